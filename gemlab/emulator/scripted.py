@@ -1,0 +1,221 @@
+"""The scripted model: an assumption with named parameters, not a measurement.
+
+It follows a plan. What it knows is what the request holds: for a step whose thought came back it knows what
+it decided; for a step whose thought is lost it sees only call and response, and may doubt it (repeat the
+step) or lose the thread (answer too early). Everything it decides goes into its next thought and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .. import contents as wire
+from .view import Reply, SeenStep, View
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the scripted model is assumed to do; each is a probability per request with at least one step.
+
+    `repeat`: repeat the newest step although its thought is known. `quit`: answer too early although the
+    thread is known. `doubt`: repeat one of the steps whose thought is lost, added to `repeat` while any is.
+    `lose_thread`: answer too early because thoughts are lost, added to `quit` in the same way. `heed`: share of
+    repeats that a guard's notice in the newest response prevents. Defaults: experiments/calibrate.py.
+    """
+
+    repeat: float = 0.0553
+    quit: float = 0.0326
+    doubt: float = 0.1662
+    lose_thread: float = 0.0895
+    heed: float = 0.8
+
+
+class PlanStep(Protocol):
+    tool: str
+    why: str
+
+    def args(self, facts: Any) -> list[dict[str, Any]]: ...
+
+
+class Plan(Protocol):
+    """Steps, and `goal(turns)`: how many of them the newest user text asks for, and the answer's words."""
+
+    steps: Sequence[PlanStep]
+    tools: frozenset[str]
+
+    def goal(self, turns: Sequence[str]) -> tuple[int, Callable[[Any], str]]: ...
+
+
+@dataclass(frozen=True)
+class _Facts:
+    text: str
+    results: Mapping[int, Sequence[dict[str, Any]]]
+
+
+@dataclass
+class _Belief:
+    """What the model makes of the history: results by plan step, steps done, steps whose thought is lost."""
+
+    results: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    lost: list[int] = field(default_factory=list)
+    newest: int | None = None
+
+
+class ScriptedModel:
+    """Answers a View by the plan whose tools the request declares."""
+
+    def __init__(self, plans: Sequence[Plan], parameters: Parameters | None = None):
+        self.plans = list(plans)
+        self.parameters = parameters or Parameters()
+
+    def respond(self, view: View) -> Reply:
+        declared = {d.get("name") for d in view.declared}
+        plan = next((p for p in self.plans if p.tools <= declared), None)
+        if plan is None:
+            return Reply(thought="None of these tools is known.", text="I have no plan for these tools.")
+        belief = _understand(view, plan)
+        end, answer = plan.goal(view.turns)
+        missing = [i for i in range(end) if i not in belief.done]
+        facts = _Facts(view.turns[0] if view.turns else "", belief.results)
+        if view.mode == "NONE":
+            return _finish(plan, belief, None if missing else answer, facts)[0]
+        choice = self._slip(view, belief)
+        if choice == _EARLY and missing:
+            return _finish(plan, belief, None, facts)[0]
+        if choice is not None and choice != _EARLY:
+            return _call(plan, belief, choice, facts)
+        if missing:
+            return _call(plan, belief, missing[0], facts)
+        reply, gone = _finish(plan, belief, answer, facts)
+        return reply if gone is None else _call(plan, belief, gone, facts)
+
+    def _slip(self, view: View, belief: _Belief) -> int | None:
+        """Return the plan step to repeat, _EARLY to answer now, or None to go on as planned."""
+        if belief.newest is None:
+            return None
+        p, lost = self.parameters, bool(belief.lost)
+        repeat = p.repeat + p.doubt * lost
+        if any(_noticed(c.response) for c in view.steps[-1].calls):
+            repeat *= 1 - p.heed
+        leave = p.quit + p.lose_thread * lost
+        rng = view.rng("slip")
+        draw = rng.random()
+        if draw < repeat:
+            return rng.choice(sorted(set(belief.lost))) if lost else belief.newest
+        return _EARLY if draw < repeat + leave else None
+
+
+_EARLY = -1
+
+
+def _finish(
+    plan: Plan, belief: _Belief, answer: Callable[[Any], str] | None, facts: _Facts
+) -> tuple[Reply, int | None]:
+    """Return the answer, and the plan step whose result it needs but the request no longer holds (or None)."""
+    thought = _thought(plan, belief.done, None, "everything asked for is there.")
+    early = Reply(thought=thought, text="I have looked into it and that is all there is to report.")
+    if answer is None:
+        return early, None
+    try:
+        return Reply(thought=thought, text=answer(facts)), None
+    except (KeyError, IndexError, TypeError) as error:
+        return early, _needed(error, len(plan.steps))
+
+
+def _needed(error: Exception, doing: int) -> int:
+    """Return the plan step that yields what was missing: the one a KeyError names, else the one before."""
+    named = error.args[0] if isinstance(error, KeyError) and error.args else None
+    return named if isinstance(named, int) and named < doing else doing - 1
+
+
+def _call(plan: Plan, belief: _Belief, doing: int, facts: _Facts) -> Reply:
+    """Call the step's tool; where its arguments need results that are gone, the step that yields them."""
+    while doing >= 0:
+        step = plan.steps[doing]
+        try:
+            args = step.args(facts)
+        except (KeyError, IndexError, TypeError) as error:
+            doing = _needed(error, doing)
+            continue
+        thought = _thought(plan, belief.done, doing, step.why)
+        return Reply(thought=thought, calls=tuple((step.tool, a) for a in args))
+    return Reply(thought="The question is not there.", text="I cannot find what to work on.")
+
+
+def _thought(plan: Plan, done: set[int], doing: int | None, why: str) -> str:
+    tools = [step.tool for step in plan.steps]
+    at = "all steps done" if doing is None else f"now {tools[doing]}, step {doing + 1} of {len(tools)}"
+    so_far = ", ".join(tools[i] for i in sorted(done)) or "nothing"
+    note = f"Done so far: {so_far}. Decision: {at}, because {why} No step that is done needs another look."
+    return json.dumps({"done": sorted(done), "doing": doing, "note": note})
+
+
+def note(thought: str) -> str:
+    """Return the prose of a thought, for thought summaries."""
+    decided = _decided(thought)
+    return decided.get("note", thought) if decided else thought
+
+
+def _decided(thought: str | None) -> dict[str, Any] | None:
+    try:
+        found = json.loads(thought) if thought else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("done"), list) else None
+
+
+# --- understanding the history ------------------------------------------------------------------------------
+
+
+def _understand(view: View, plan: Plan) -> _Belief:
+    """Read the steps in order; a restored thought settles everything up to it, whatever it says."""
+    belief = _Belief()
+    current = len(view.turns)
+    for step in view.steps:
+        decided = _decided(step.thought)
+        at = _locate(view, plan, belief, step)
+        if at is not None and step.calls and all(_good(c.response) for c in step.calls):
+            belief.results[at] = [c.response for c in step.calls]
+            belief.done.add(at)
+            belief.lost.append(at)
+        if at is not None:
+            belief.newest = at
+        if decided is not None:
+            known = set(decided["done"]) | ({decided["doing"]} if decided.get("doing") is not None else set())
+            failed = at is not None and not all(_good(c.response) for c in step.calls)
+            belief.done = known - ({at} if failed and at not in decided["done"] else set())
+            belief.lost = []
+            belief.newest = decided["doing"] if decided.get("doing") is not None else belief.newest
+        elif not step.calls and view.readable == "turn" and step.turn < current:
+            # This family reads no thoughts of earlier turns: their final text settles them.
+            belief.lost = []
+    return belief
+
+
+def _locate(view: View, plan: Plan, belief: _Belief, step: SeenStep) -> int | None:
+    """Return which plan step the calls are: by tool and arguments, else the tool's first step not done."""
+    if not step.calls:
+        return None
+    seen = sorted(wire.canonical(c.args) for c in step.calls)
+    facts = _Facts(view.turns[0] if view.turns else "", belief.results)
+    candidates = [i for i, s in enumerate(plan.steps) if s.tool == step.calls[0].name]
+    for i in candidates if len(candidates) > 1 else ():
+        try:
+            if sorted(wire.canonical(a) for a in plan.steps[i].args(facts)) == seen:
+                return i
+        except (KeyError, IndexError, TypeError):
+            continue
+    return next((i for i in candidates if i not in belief.done), candidates[-1] if candidates else None)
+
+
+def _good(response: Any) -> bool:
+    return isinstance(response, dict) and not wire.is_error(response)
+
+
+def _noticed(response: Any) -> bool:
+    return isinstance(response, dict) and wire.NOTICE in response
+

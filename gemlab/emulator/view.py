@@ -1,0 +1,148 @@
+"""What a model sees of a request: user texts, steps with their results, and the thoughts that came back."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .. import contents as wire
+from ..contents import Content
+from ..models import Profile
+from . import signatures
+
+
+@dataclass(frozen=True)
+class SeenCall:
+    """One call in the history and its response's body; None where it was not answered."""
+
+    name: str
+    args: dict[str, Any]
+    response: Any
+
+
+@dataclass(frozen=True)
+class SeenStep:
+    """One model answer in the history. `thought` is None where no signature came back or none is read."""
+
+    turn: int
+    calls: tuple[SeenCall, ...]
+    text: str
+    thought: str | None
+
+
+@dataclass(frozen=True)
+class View:
+    """One request as a model reads it. `turns` are the user's texts; `readable` says whose thoughts count."""
+
+    turns: tuple[str, ...]
+    steps: tuple[SeenStep, ...]
+    declared: tuple[dict[str, Any], ...]
+    mode: str
+    seed: int | None
+    readable: str
+    thinking: bool
+    summaries: bool
+    contents: Sequence[Content] = field(repr=False)
+
+    def rng(self, purpose: str) -> random.Random:
+        """Return the random stream of this request: of its seed and of what it says, signatures and ids aside.
+
+        Leaving signatures out gives arms with the same visible history the same draws (common random numbers).
+        """
+        text = f"{self.seed}|{purpose}|{wire.canonical(_visible(self.contents))}"
+        return random.Random(hashlib.sha256(text.encode(errors="replace")).digest())
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A model's decision: calls (name, arguments), or a text; `thought` is sealed into the signature."""
+
+    thought: str | None = None
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    text: str | None = None
+
+
+class Model(Protocol):
+    """Anything that answers a View."""
+
+    def respond(self, view: View) -> Reply: ...
+
+
+def _visible(contents: Sequence[Content]) -> list[Any]:
+    out = []
+    for content in contents:
+        for part in wire.parts(content):
+            call, response = wire.call_of(part), wire.response_of(part)
+            if call is not None:
+                out.append(["call", call.get("name"), call.get("args")])
+            elif response is not None:
+                out.append(["response", response.get("name"), response.get("response")])
+            elif part.get("text") and not wire.is_thought(part):
+                out.append([content.get("role"), part["text"]])
+    return out
+
+
+def read(body: dict[str, Any], profile: Profile) -> View:
+    """Read a normalised request body as the given model would, opening the signatures that it reads."""
+    contents = body["contents"]
+    config = body.get("generationConfig") or {}
+    calling = ((body.get("toolConfig") or {}).get("functionCallingConfig")) or {}
+    return View(
+        turns=tuple(wire.answer_text(c) for c in contents if wire.opens_turn(c)),
+        steps=tuple(_steps(contents, profile)),
+        declared=tuple(d for t in body.get("tools") or [] for d in t.get("functionDeclarations") or []),
+        mode=str(calling.get("mode") or "AUTO").upper(),
+        seed=config.get("seed"),
+        readable=profile.thoughts,
+        thinking=_thinking(profile, config),
+        summaries=bool((config.get("thinkingConfig") or {}).get("includeThoughts")),
+        contents=contents,
+    )
+
+
+def _thinking(profile: Profile, config: dict[str, Any]) -> bool:
+    thinking = config.get("thinkingConfig") or {}
+    budget = thinking.get("thinkingBudget")
+    if profile.strict:
+        return True
+    return budget != 0 if profile.thinks else bool(budget)
+
+
+def _steps(contents: Sequence[Content], profile: Profile) -> list[SeenStep]:
+    since = 0 if profile.thoughts == "all" else wire.current_turn(contents)
+    turn, found = 0, []
+    for group in wire.groups(contents):
+        if not group.is_step:
+            turn += wire.opens_turn(group.contents[0])
+            continue
+        made = [c for content in group.contents if wire.is_model(content) for c in wire.calls(content)]
+        given = [r for content in group.contents for r in wire.responses(content)]
+        text = "".join(wire.answer_text(c) for c in group.contents if wire.is_model(c))
+        thought = _thought(group, profile) if group.start >= since else None
+        found.append(SeenStep(turn, tuple(_pair(made, given)), text, thought))
+    return found
+
+
+def _pair(made: list[dict], given: list[dict]) -> list[SeenCall]:
+    """Pair by id where the response has one, else in order within the name."""
+    left = list(given)
+    pairs = []
+    for call in made:
+        match = next((r for r in left if r.get("id") and r.get("id") == call.get("id")), None)
+        match = match or next((r for r in left if r.get("name") == call.get("name")), None)
+        if match is not None:
+            left.remove(match)
+        pairs.append(SeenCall(str(call.get("name")), call.get("args") or {}, (match or {}).get("response")))
+    return pairs
+
+
+def _thought(group: wire.Group, profile: Profile) -> str | None:
+    for content in group.contents:
+        for raw in wire.signatures(content):
+            thought = signatures.open_(raw, profile)
+            if thought is not None:
+                return thought
+    return None

@@ -1,0 +1,94 @@
+"""What a task is: messages, tools, a checker, and the plan that a competent agent would follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..contents import call_key, is_error
+
+Tool = Callable[..., dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Called:
+    """One executed call of a trial: name, arguments, and the response's body as the model got it."""
+
+    name: str
+    args: dict[str, Any]
+    response: dict[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        return not is_error(self.response)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return call_key({"name": self.name, "args": self.args})
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a plan may build on: the user's first text and the results seen, by plan step.
+
+    Asking for a result that is not there raises KeyError: whoever follows the plan has to fetch it again.
+    """
+
+    text: str
+    results: Mapping[int, Sequence[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class PlanStep:
+    """One step: the tool, its reason in words, and the arguments of its calls (several: in parallel)."""
+
+    tool: str
+    why: str
+    args: Callable[[Facts], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A course of action. `goal` takes the user's texts and returns how many steps they ask for by now, and
+    the answer to give then."""
+
+    steps: tuple[PlanStep, ...]
+    goal: Callable[[Sequence[str]], tuple[int, Callable[[Facts], str]]]
+
+    @property
+    def tools(self) -> frozenset[str]:
+        return frozenset(step.tool for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One data set of a task: the user's messages, the tools over its data, and the checker of an answer.
+
+    `check` takes the answer's text and all executed calls in order; it returns None or what is wrong.
+    """
+
+    messages: tuple[str, ...]
+    functions: Mapping[str, Tool]
+    check: Callable[[str, Sequence[Called]], str | None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task: its name, first tool, function declarations (JSON schema), plan, and instances by seed."""
+
+    name: str
+    system: str
+    declarations: tuple[dict[str, Any], ...]
+    plan: Plan
+    instance: Callable[[int], Instance]
+
+    @property
+    def first_tool(self) -> str:
+        return self.plan.steps[0].tool
+
+
+def declare(name: str, description: str, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return a function declaration whose arguments are all required."""
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"name": name, "description": description, "parametersJsonSchema": schema}
