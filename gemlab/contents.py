@@ -19,7 +19,7 @@ Part = dict[str, Any]
 
 # Values under these keys belong to the user or to a schema language: their keys are data, not field names.
 _OPAQUE = frozenset(
-    "args response parameters parametersJsonSchema responseSchema responseJsonSchema partMetadata labels".split()
+    ["args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema", "partMetadata", "labels"]
 )
 _NOT_STANDARD = frozenset(
     {"functionCall", "functionResponse", "thought", "thoughtSignature", "toolCall", "toolResponse"}
@@ -164,9 +164,7 @@ def answer_text(content: Content) -> str:
 def opens_turn(content: Content) -> bool:
     """Tell whether the content starts a turn: a user's standard content without any functionResponse."""
     return (
-        not is_model(content)
-        and not responses(content)
-        and any(is_standard(part) for part in parts(content))
+        not is_model(content) and not responses(content) and any(is_standard(part) for part in parts(content))
     )
 
 
@@ -230,6 +228,35 @@ def call_key(call: dict[str, Any]) -> tuple[str, str]:
 def is_error(response: Any) -> bool:
     """Tell whether a functionResponse's body reports an error: it has the key `error`, the API's convention."""
     return isinstance(response, dict) and bool(response.get("error"))
+
+
+def without_notice(response: Any) -> Any:
+    """Return a response's body without what a guard put into it."""
+    if isinstance(response, dict) and NOTICE in response:
+        return {k: v for k, v in response.items() if k != NOTICE}
+    return response
+
+
+def pair(made: Sequence[dict], given: Sequence[dict]) -> list[tuple[dict, dict | None]]:
+    """Pair calls with their responses: by id where the response has one, else in order within the name."""
+    left = list(given)
+    pairs = []
+    for call in made:
+        match = next((r for r in left if r.get("id") and r["id"] == call.get("id")), None)
+        match = match or next(
+            (r for r in left if r.get("name") == call.get("name") and not (r.get("id") and call.get("id"))),
+            None,
+        )
+        if match is not None:
+            left.remove(match)
+        pairs.append((call, match))
+    return pairs
+
+
+def answered_calls(group: Group) -> list[tuple[dict, dict | None]]:
+    """Return the calls of a step with their responses."""
+    made = [c for content in group.contents if is_model(content) for c in calls(content)]
+    return pair(made, [r for content in group.contents for r in responses(content)])
 
 
 # --- an answer ----------------------------------------------------------------------------------------------

@@ -122,3 +122,29 @@ def _rebuilt(part: Part) -> Part | None:
     if part.get("text") and not wire.is_thought(part):
         return {"text": part["text"]}
     return None
+
+
+# --- keeping a history answerable ---------------------------------------------------------------------------
+
+
+def closed(contents: Sequence[Content]) -> list[Content]:
+    """Answer calls that an interruption left open with a synthetic "cancelled" response, ids kept.
+
+    A history without open calls comes back with the same objects.
+    """
+    out: list[Content] = []
+    for group in wire.groups(contents):
+        out += group.contents
+        made = [c for content in group.contents for c in wire.calls(content)]
+        given = [r for content in group.contents for r in wire.responses(content)]
+        if made and not given:
+            out.append(
+                {"role": "user", "parts": [response_part(call, {"error": "cancelled"}) for call in made]}
+            )
+    return out
+
+
+def response_part(call: dict, response: dict) -> Part:
+    """Return the functionResponse part that answers a call: its name, and its id where it has one."""
+    ident = {"id": call["id"]} if call.get("id") else {}
+    return {"functionResponse": {"name": call.get("name"), **ident, "response": response}}

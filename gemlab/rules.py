@@ -51,9 +51,7 @@ CALL_ORDER = (
     "Please ensure that function call turn comes immediately after a user turn or after a function response "
     "turn."
 )
-RESPONSE_ORDER = (
-    "Please ensure that function response turn comes immediately after a function call turn."
-)
+RESPONSE_ORDER = "Please ensure that function response turn comes immediately after a function call turn."
 OLD_ROLE = "Please use a valid role: user, model."
 NEW_ROLE = (
     "Role '{role}' is not supported. Please use a valid role: SYSTEM, SYSTEM_1, USER, ASSISTANT, DEVELOPER, "
@@ -234,7 +232,9 @@ def _unsigned(history: list[Content], profile: Profile) -> Iterator[Finding]:
         if not (profile.strict and i >= turn):
             yield Finding("unsigned", "lost", i, j, "function call without a signature: its thought is gone")
         elif _thought_signed_before(content, j) and profile.thought_before_call == "accept":
-            yield Finding("thought_signed", "suspect", i, j, "the thought before the call is signed, not the call")
+            yield Finding(
+                "thought_signed", "suspect", i, j, "the thought before the call is signed, not the call"
+            )
         else:
             yield Finding("unsigned", "refused", i, j, missing_message(profile, wire.calls(content)[0], i))
 
@@ -286,7 +286,9 @@ def _duplicated(history: list[Content], profile: Profile) -> Iterator[Finding]:
         if raw is None or wire.dummy_name(raw):
             continue
         if raw in seen:
-            yield Finding("duplicated", "suspect", i, j, "duplicated signature: billed again as prompt tokens")
+            yield Finding(
+                "duplicated", "suspect", i, j, "duplicated signature: billed again as prompt tokens"
+            )
         seen.add(raw)
 
 

@@ -188,4 +188,3 @@ def _stream_parts(parts: list[Part], profile: Profile) -> list[list[Part]]:
 
 def _pieces(text: str, size: int = 24) -> list[str]:
     return [text[i : i + size] for i in range(0, len(text), size)] or [""]
-

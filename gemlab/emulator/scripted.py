@@ -26,10 +26,10 @@ class Parameters:
     repeats that a guard's notice in the newest response prevents. Defaults: experiments/calibrate.py.
     """
 
-    repeat: float = 0.0553
-    quit: float = 0.0326
-    doubt: float = 0.1662
-    lose_thread: float = 0.0895
+    repeat: float = 0.0660
+    quit: float = 0.0322
+    doubt: float = 0.2364
+    lose_thread: float = 0.0770
     heed: float = 0.8
 
 
@@ -218,4 +218,3 @@ def _good(response: Any) -> bool:
 
 def _noticed(response: Any) -> bool:
     return isinstance(response, dict) and wire.NOTICE in response
-

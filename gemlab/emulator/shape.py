@@ -33,7 +33,9 @@ def parse(raw: bytes) -> dict[str, Any]:
         raise bad_request([("", "Invalid JSON payload received. Message too deep.")]) from None
     except ValueError:
         at = text[:40].replace("\n", " ")
-        raise bad_request([("", f"Invalid JSON payload received. Parsing terminated before end of input.\n{at}")]) from None
+        raise bad_request(
+            [("", f"Invalid JSON payload received. Parsing terminated before end of input.\n{at}")]
+        ) from None
     if not isinstance(body, dict):
         raise bad_request([("", "Invalid JSON payload received. Root element must be a message.")])
     if _too_deep(body):
@@ -100,7 +102,9 @@ def _part(part: dict[str, Any], at: str, found: list) -> None:
             _string(part[key], "id", f"{at}.{snake}", found)
             struct = part[key].get(payload)
             if struct is not None and not isinstance(struct, dict):
-                found.append(_invalid(f"{at}.{snake}.{payload}", "type.googleapis.com/google.protobuf.Struct", struct))
+                found.append(
+                    _invalid(f"{at}.{snake}.{payload}", "type.googleapis.com/google.protobuf.Struct", struct)
+                )
 
 
 def _config(body: dict[str, Any], found: list) -> None:
@@ -118,7 +122,9 @@ def _config(body: dict[str, Any], found: list) -> None:
         if _object(thinking, "generation_config.thinking_config", "ThinkingConfig", found):
             budget = thinking.get("thinkingBudget")
             if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
-                found.append(_invalid("generation_config.thinking_config.thinking_budget", "TYPE_INT32", budget))
+                found.append(
+                    _invalid("generation_config.thinking_config.thinking_budget", "TYPE_INT32", budget)
+                )
             _string(thinking, "thinkingLevel", "generation_config.thinking_config", found)
     if _object(tooling, "tool_config", "ToolConfig", found):
         calling = tooling.get("functionCallingConfig", {})

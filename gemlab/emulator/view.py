@@ -118,25 +118,14 @@ def _steps(contents: Sequence[Content], profile: Profile) -> list[SeenStep]:
         if not group.is_step:
             turn += wire.opens_turn(group.contents[0])
             continue
-        made = [c for content in group.contents if wire.is_model(content) for c in wire.calls(content)]
-        given = [r for content in group.contents for r in wire.responses(content)]
+        seen = tuple(
+            SeenCall(str(c.get("name")), c.get("args") or {}, (r or {}).get("response"))
+            for c, r in wire.answered_calls(group)
+        )
         text = "".join(wire.answer_text(c) for c in group.contents if wire.is_model(c))
         thought = _thought(group, profile) if group.start >= since else None
-        found.append(SeenStep(turn, tuple(_pair(made, given)), text, thought))
+        found.append(SeenStep(turn, seen, text, thought))
     return found
-
-
-def _pair(made: list[dict], given: list[dict]) -> list[SeenCall]:
-    """Pair by id where the response has one, else in order within the name."""
-    left = list(given)
-    pairs = []
-    for call in made:
-        match = next((r for r in left if r.get("id") and r.get("id") == call.get("id")), None)
-        match = match or next((r for r in left if r.get("name") == call.get("name")), None)
-        if match is not None:
-            left.remove(match)
-        pairs.append(SeenCall(str(call.get("name")), call.get("args") or {}, (match or {}).get("response")))
-    return pairs
 
 
 def _thought(group: wire.Group, profile: Profile) -> str | None:

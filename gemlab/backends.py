@@ -1,0 +1,165 @@
+"""Where requests go: the embedded emulator or the real API, both through the google-genai client.
+
+The request's contents and the response's body are taken from the wire, so that what a trial keeps is what was
+sent and received, with fields the SDK does not know yet. Headers and keys are never looked at.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from .models import DEVELOPER, VERTEX
+
+if TYPE_CHECKING:
+    from google import genai
+
+NO_KEY = (
+    "no API key: set GEMINI_API_KEY (or GOOGLE_API_KEY; for Vertex AI GOOGLE_GENAI_USE_VERTEXAI=true with "
+    "GOOGLE_CLOUD_PROJECT), or leave out --backend gemini to run on the embedded emulator"
+)
+
+
+class NoKey(RuntimeError):
+    """The real API was asked for without a key."""
+
+
+class Refused(Exception):
+    """The API answered 4xx other than 429: sending the same again cannot help."""
+
+    def __init__(self, status: int, body: dict[str, Any]):
+        super().__init__(f"HTTP {status}: {_message(body)}")
+        self.status, self.body = status, body
+
+
+class Unavailable(Exception):
+    """The API answered 429 or 5xx: the infrastructure failed, not the model and not the history."""
+
+    def __init__(self, status: int, body: dict[str, Any]):
+        super().__init__(f"HTTP {status}: {_message(body)}")
+        self.status, self.body = status, body
+
+
+def _message(body: dict[str, Any]) -> str:
+    error = body.get("error") if isinstance(body, dict) else None
+    return str(error.get("message")) if isinstance(error, dict) else "no error body"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request and its response as they were on the wire (bodies only)."""
+
+    request: dict[str, Any]
+    response: dict[str, Any]
+
+
+_taken: contextvars.ContextVar[list[tuple[bytes, bytes]] | None] = contextvars.ContextVar(
+    "taken", default=None
+)
+
+
+class Recorder(httpx2.AsyncBaseTransport):
+    """Passes requests on and lays their bodies, with the response's, where `Backend.send` finds them."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport):
+        self.inner = inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self.inner.handle_async_request(request)
+        taken = _taken.get()
+        if taken is not None and "event-stream" not in response.headers.get("content-type", ""):
+            taken.append((request.content, await response.aread()))
+        return response
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class Backend:
+    """A named way to the API; `simulated` says what a report must say about it."""
+
+    def __init__(self, name: str, client: genai.Client, service: str, simulated: str | None):
+        self.name, self.client, self.service, self.simulated = name, client, service, simulated
+
+    async def send(self, model: str, contents: Sequence[dict[str, Any]], config: Any) -> Exchange:
+        """Send one generateContent request; the contents go out as they are.
+
+        `config`: a GenerateContentConfig. Raises Refused, Unavailable, or httpx2.TransportError.
+        """
+        from google.genai import errors, types
+
+        # As extra_body the contents reach the wire untouched; through the SDK's types signatures change their
+        # base64 alphabet, unknown fields are refused, and a request costs twice the time.
+        options = types.HttpOptions(extra_body={"contents": list(contents)})
+        taken: list[tuple[bytes, bytes]] = []
+        token = _taken.set(taken)
+        try:
+            await self.client.aio.models.generate_content(
+                model=model, contents="", config=config.model_copy(update={"http_options": options})
+            )
+        except errors.APIError as error:
+            body = error.details if isinstance(error.details, dict) else {}
+            kind = Unavailable if error.code == 429 or error.code >= 500 else Refused
+            raise kind(error.code, body) from None
+        finally:
+            _taken.reset(token)
+        request, response = taken[-1]
+        return Exchange(json.loads(request), json.loads(response))
+
+
+# --- building them ------------------------------------------------------------------------------------------
+
+
+def simulated(app: Any = None, transport: httpx2.AsyncBaseTransport | None = None) -> Backend:
+    """Return the embedded emulator as a backend, in-process (no socket); by default with all tasks' plans."""
+    if transport is None:
+        transport = httpx2.ASGITransport(app if app is not None else emulator())
+    client = _client(transport, api_key="emulator", base_url="http://emulator")
+    return Backend("sim", client, DEVELOPER, "scripted model: shows the instrument, not Gemini")
+
+
+def emulator(**options: Any) -> Any:
+    """Return the emulator's ASGI app with the scripted model and all tasks' plans behind it."""
+    from . import tasks
+    from .emulator.app import create_app
+    from .emulator.scripted import ScriptedModel
+
+    return create_app(ScriptedModel(tasks.plans(), options.pop("parameters", None)), **options)
+
+
+def gemini(base_url: str | None = None) -> Backend:
+    """Return the real API by the SDK's own environment variables; raises NoKey where there is none."""
+    vertex = any(
+        os.environ.get(name, "").lower() in ("1", "true")
+        for name in ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
+    )
+    key = os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
+    if not key and not (vertex and os.environ.get("GOOGLE_CLOUD_PROJECT")):
+        raise NoKey(NO_KEY)
+    base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL")
+    transport = httpx2.AsyncHTTPTransport()
+    client = _client(transport, **({} if vertex else {"api_key": key}), base_url=base_url)
+    return Backend("gemini", client, VERTEX if vertex else DEVELOPER, None)
+
+
+def get(name: str, base_url: str | None = None) -> Backend:
+    """Return a backend by name (`sim` or `gemini`); raises ValueError for any other."""
+    if name == "sim":
+        return simulated()
+    if name == "gemini":
+        return gemini(base_url)
+    raise ValueError(f"unknown backend {name!r}; known: sim, gemini")
+
+
+def _client(transport: httpx2.AsyncBaseTransport, base_url: str | None, **options: Any) -> genai.Client:
+    from google import genai
+    from google.genai import types
+
+    http = types.HttpOptions(base_url=base_url, async_client_args={"transport": Recorder(transport)})
+    return genai.Client(http_options=http, **options)

@@ -1,0 +1,239 @@
+"""One trial: send, run the calls, send again, until there is an answer or a reason why not.
+
+The contents as received are the truth; every request is derived from them anew by the arm's history strategy
+and pruning. What fails on the way is resent as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from . import contents as wire
+from . import guards, history, pruning, retry, tasks
+from .backends import Backend, Refused, Unavailable
+from .contents import Content
+from .guards import Round, Verdict
+from .models import Pin
+from .tasks import Called, Task
+
+if TYPE_CHECKING:
+    from google.genai import types
+
+# Outcomes and the reasons of an unfinished one.
+OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")
+REASONS = ("max_steps", "guard", "empty", "malformed")
+_MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+# A run without any guard still ends: nobody waits for an endless loop.
+HARD_CAP = 50
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One setting of the factors, by name."""
+
+    name: str
+    history: str = "preserve"
+    pruning: str = "none"
+    guard: str = "budget"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to run: an arm on one instance of a task. `seed` makes the data and the request seeds."""
+
+    arm: Arm
+    task: str
+    model: str
+    instance: int
+    repeat: int
+    seed: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.arm.name}/{self.instance}/{self.repeat}"
+
+
+@dataclass
+class Trial:
+    """A trial as it runs: `received` holds the contents as they came (and our messages and responses)."""
+
+    spec: Spec
+    received: list[Content] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    called: list[Called] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    outcome: str = "failed"
+    reason: str | None = None
+    detail: str | None = None
+    answer: str | None = None
+    forced: bool = False
+    seconds: float = 0.0
+
+
+class _End(Exception):
+    def __init__(self, outcome: str, reason: str | None = None, detail: str | None = None):
+        super().__init__(outcome)
+        self.outcome, self.reason, self.detail = outcome, reason, detail
+
+
+async def run(backend: Backend, spec: Spec) -> Trial:
+    """Run one trial to its outcome; infrastructure trouble is an outcome too, never an exception."""
+    task = tasks.get(spec.task)
+    instance = task.instance(spec.seed)
+    trial = Trial(spec)
+    started = time.perf_counter()
+    try:
+        for message in instance.messages:
+            trial.received.append({"role": "user", "parts": [{"text": message}]})
+            trial.rounds = []
+            trial.answer = await _turn(backend, trial, task, instance.functions)
+        trial.detail = instance.check(trial.answer or "", trial.called)
+        trial.outcome = "wrong" if trial.detail else "completed"
+    except _End as end:
+        trial.outcome, trial.reason, trial.detail = end.outcome, end.reason, end.detail
+    trial.seconds = time.perf_counter() - started
+    return trial
+
+
+async def _turn(backend: Backend, trial: Trial, task: Task, functions: Mapping[str, Any]) -> str:
+    """Run one user turn to its final text."""
+    watch = guards.get(trial.spec.arm.guard)
+    finish: Verdict | None = None
+    while True:
+        if len(trial.rounds) >= HARD_CAP:
+            raise _End("unfinished", "max_steps", f"{HARD_CAP} rounds")
+        answer = await _ask(backend, trial, task, final=finish is not None)
+        made = wire.calls(answer.content) if answer.content else []
+        _judge(answer, made, finish)
+        trial.received.append(answer.content)
+        if not made:
+            return wire.answer_text(answer.content)
+        finish = _run_calls(trial, made, functions, watch)
+
+
+def _judge(answer: wire.Answer, made: list[dict], finish: Verdict | None) -> None:
+    """End the trial where an answer is neither calls nor a text: the finish reason wins over what came."""
+    reason = None if finish is None else "max_steps" if finish.reason == "max_steps" else "guard"
+    if answer.finish_reason in _MALFORMED:
+        raise _End("unfinished", reason or "malformed", answer.message or answer.finish_reason)
+    if made and finish is not None:
+        raise _End(
+            "unfinished", reason, f"forced final answer after {finish.reason}: a call instead of a text"
+        )
+    if answer.content is None or not (made or wire.answer_text(answer.content).strip()):
+        raise _End("unfinished", reason or "empty", f"no call and no text ({answer.finish_reason})")
+
+
+# --- asking -------------------------------------------------------------------------------------------------
+
+
+async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> wire.Answer:
+    """Send the request that the arm makes of the history; keep what was sent and received as a step."""
+    arm, model = trial.spec.arm, trial.spec.model
+    contents = pruning.get(arm.pruning)(history.get(arm.history)(history.closed(trial.received)))
+    config = _config(task, trial.spec, len(trial.steps), final)
+    trial.forced |= final
+    started = time.perf_counter()
+    step: dict[str, Any] = {"contents": contents, "request": None, "response": None, "failures": []}
+    trial.steps.append(step)
+    try:
+        exchange, step["failures"] = await retry.resend(lambda: backend.send(model, contents, config))
+    except Refused as error:
+        step["failures"] = error.failures
+        raise _End("refused", None, str(error)) from None
+    except (Unavailable, httpx2.TransportError) as error:
+        step["failures"] = error.failures
+        raise _End("failed", None, str(error) or type(error).__name__) from None
+    finally:
+        step["seconds"] = time.perf_counter() - started
+    step["request"], step["response"] = exchange.request, exchange.response
+    answer = wire.answer(exchange.response)
+    step["pin"] = Pin(model, answer.served)
+    return answer
+
+
+@functools.lru_cache(maxsize=32)
+def _base_config(name: str) -> types.GenerateContentConfig:
+    """Declare a task's tools once: from callables the SDK would derive them anew for every request."""
+    from google.genai import types
+
+    task = tasks.get(name)
+    declared = [
+        types.FunctionDeclaration(
+            name=d["name"], description=d["description"], parameters_json_schema=d["parametersJsonSchema"]
+        )
+        for d in task.declarations
+    ]
+    return types.GenerateContentConfig(
+        system_instruction=task.system,
+        tools=[types.Tool(function_declarations=declared)],
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+
+
+def _config(task: Task, spec: Spec, request: int, final: bool) -> types.GenerateContentConfig:
+    """Return the config of one request: a seed of its own (int32), mode NONE for a forced final answer.
+
+    The seed depends on instance, repeat and request number alone, so that all arms get the same ones.
+    """
+    from google.genai import types
+
+    seed = (spec.seed * 1_000_003 + spec.repeat * 15_485_863 + request * 7_919) % 2**31
+    changes: dict[str, Any] = {"seed": seed}
+    if final:
+        calling = types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.NONE)
+        changes["tool_config"] = types.ToolConfig(function_calling_config=calling)
+    return _base_config(task.name).model_copy(update=changes)
+
+
+# --- calling ------------------------------------------------------------------------------------------------
+
+
+def _run_calls(
+    trial: Trial, made: list[dict], functions: Mapping[str, Any], watch: guards.Guards
+) -> Verdict | None:
+    """Answer every call of one round in order, in one content; return the verdict that ends the turn, if any."""
+    asked = tuple((str(c.get("name")), c.get("args") or {}) for c in made)
+    before = watch.before([*trial.rounds, Round(asked)])
+    results = [_execute(trial, call, functions, before.get(i)) for i, call in enumerate(asked)]
+    known = Round(asked, tuple(results), tuple(before.values()))
+    verdict = watch.after([*trial.rounds, known])
+    if verdict is not None:
+        if verdict.kind == "stop":
+            raise _End("unfinished", "guard", verdict.reason)
+        index = verdict.call or 0
+        results[index] = {**results[index], wire.NOTICE: verdict.text}
+        known = Round(asked, tuple(results), (*before.values(), verdict))
+    trial.rounds.append(known)
+    trial.steps[-1]["verdicts"] = list(known.verdicts)
+    parts = [history.response_part(c, r) for c, r in zip(made, results, strict=True)]
+    trial.received.append({"role": "user", "parts": parts})
+    return verdict if verdict is not None and verdict.kind == "finish" else None
+
+
+def _execute(
+    trial: Trial, call: tuple[str, Any], functions: Mapping[str, Any], verdict: Verdict | None
+) -> dict[str, Any]:
+    """Return the response's body: the tool's result, its error, or what a guard says in its place."""
+    if verdict is not None and verdict.kind == "block":
+        return {"error": "blocked", wire.NOTICE: verdict.text}
+    result = call_tool(functions, *call)
+    trial.called.append(Called(*call, result))
+    return {**result, wire.NOTICE: verdict.text} if verdict is not None else result
+
+
+def call_tool(functions: Mapping[str, Any], name: str, args: Any) -> dict[str, Any]:
+    """Run one tool; whatever goes wrong becomes an error that the model can read."""
+    if name not in functions:
+        return {"error": f"unknown function {name!r}; known: {', '.join(functions)}"}
+    try:
+        result = functions[name](**args)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return result if isinstance(result, dict) else {"result": result}

@@ -1,0 +1,131 @@
+"""From a trace to one row: the only definition of each metric."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import contents as wire
+from . import models, rules, tasks, trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def frame(traces: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row a trial, in the order of the traces."""
+    import pandas as pd
+
+    return pd.DataFrame([row(t) for t in traces])
+
+
+def row(one: dict[str, Any]) -> dict[str, Any]:
+    """Return the metrics of one trace.
+
+    `redundant`: successful calls whose name and canonical arguments equal an earlier successful call of the
+    trial with an equal result. `refetch`: those of the task's first tool. `requests`: requests answered or
+    refused, resends not counted (`resent`). Tokens: sums over requests as the API counted them; output is
+    candidates plus thoughts. `signatures_returned`: share of the signatures received before the last request
+    that it held, None where there were none.
+    """
+    steps = one["steps"]
+    done = _calls(one)
+    repeated = _redundant(done)
+    first_tool = tasks.get(one["task"]).first_tool
+    verdicts = Counter(v["kind"] for step in steps for v in step["verdicts"])
+    findings = _findings(one)
+    return {
+        "trial": one["trial"],
+        "arm": one["arm"]["name"],
+        "instance": one["instance"],
+        "repeat": one["repeat"],
+        "outcome": one["outcome"],
+        "reason": one["reason"],
+        "completed": one["outcome"] == "completed",
+        "requests": len(steps),
+        "calls": len(done),
+        "redundant": len(repeated),
+        "refetch": sum(name == first_tool for name in repeated),
+        "failed_calls": sum(wire.is_error(result) for _, result in done),
+        "signatures_returned": _returned(one),
+        "lost": sum(f.verdict == "lost" for f in findings),
+        **tokens([step["response"] for step in steps if step["response"]]),
+        "served": ", ".join(one["served"]) or None,
+        "pin": None if not one["served"] else not one["warnings"],
+        "forced": one["forced"],
+        "nudges": verdicts["nudge"],
+        "blocks": verdicts["block"],
+        "resent": sum(len(step["failures"]) for step in steps if step["response"]),
+        "seconds": one["seconds"],
+    }
+
+
+def tokens(responses: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return the tokens of some responses: prompt (cached included), cached, output, thoughts, total."""
+    sums: Counter[str] = Counter()
+    for response in responses:
+        usage = wire.answer(response).usage
+        sums.update({key: usage.get(key, 0) for key in _USAGE})
+    return {
+        "prompt_tokens": sums["promptTokenCount"],
+        "cached_tokens": sums["cachedContentTokenCount"],
+        "output_tokens": sums["candidatesTokenCount"] + sums["thoughtsTokenCount"],
+        "thought_tokens": sums["thoughtsTokenCount"],
+        "total_tokens": sums["totalTokenCount"],
+    }
+
+
+_USAGE = (
+    "promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount",
+    "totalTokenCount",
+)  # fmt: skip
+
+
+def _calls(one: dict[str, Any]) -> list[tuple[dict, Any]]:
+    """Return all calls of the trial with their results, in order; those without an answer are left out."""
+    pairs = [p for g in wire.groups(trace.received(one)) if g.is_step for p in wire.answered_calls(g)]
+    return [(call, wire.without_notice(r.get("response"))) for call, r in pairs if r is not None]
+
+
+def _redundant(done: Sequence[tuple[dict, Any]]) -> list[str]:
+    """Return the tool names of the redundant calls."""
+    seen: set[tuple[Any, str]] = set()
+    found = []
+    for call, result in done:
+        if wire.is_error(result):
+            continue
+        key = wire.call_key(call), wire.canonical(result)
+        if key in seen:
+            found.append(str(call.get("name")))
+        seen.add(key)
+    return found
+
+
+def _returned(one: dict[str, Any]) -> float | None:
+    steps = one["steps"]
+    earlier = [wire.answer(s["response"]).content for s in steps[:-1] if s["response"]]
+    received = Counter(s for content in earlier if content for s in wire.signatures(content))
+    if not received:
+        return None
+    last = [one["contents"][i] for i in steps[-1]["contents"]]
+    sent = Counter(raw for _, _, part in wire.walk(last) if (raw := _signature(part)))
+    return (received & sent).total() / received.total()
+
+
+def _signature(part: dict[str, Any]) -> bytes | None:
+    try:
+        return wire.signature(part)
+    except wire.NotBase64:
+        return None
+
+
+def _findings(one: dict[str, Any]) -> list[rules.Finding]:
+    """Judge the last request by the served model's rules, as an auditor would."""
+    if not one["steps"]:
+        return []
+    try:
+        profile = models.profile(one["served"][-1] if one["served"] else models.serve(one["model"]))
+    except ValueError:
+        return []
+    return rules.check([one["contents"][i] for i in one["steps"][-1]["contents"]], profile)

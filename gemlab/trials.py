@@ -1,0 +1,184 @@
+"""Arms × instances: paired by seed, order randomised inside each pair, concurrent, resumable."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from . import guards, history, loop, pruning, tasks, trace
+from .backends import Backend
+from .loop import Arm, Spec
+
+# Outcomes after which a trial is done; a failed one is run again on resume.
+TERMINAL = ("completed", "wrong", "unfinished", "refused")
+_FIELDS = ("arm", "task", "model", "seed", "backend")
+
+
+def arm(value: str | dict[str, str]) -> Arm:
+    """Return an arm from its JSON form: a history strategy's name, or an object of Arm's fields.
+
+    Raises ValueError for unknown names.
+    """
+    if isinstance(value, str):
+        value = {"name": value, "history": value}
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise ValueError(f"an arm is a strategy's name or an object of texts, not {value!r}")
+    unknown = set(value) - set(Arm.__dataclass_fields__)
+    if unknown or not value.get("name"):
+        raise ValueError(f"an arm has name, history, pruning, guard; got {sorted(value)}")
+    made = Arm(**value)
+    history.get(made.history)
+    pruning.get(made.pruning)
+    guards.get(made.guard)
+    return made
+
+
+def plan(
+    arms: Sequence[str | dict[str, str]],
+    task: str,
+    model: str,
+    instances: int,
+    repeats: int = 1,
+    seed: int = 1,
+) -> list[Spec]:
+    """Return the trials in running order: instance by instance, the arms of each pair in random order.
+
+    Raises ValueError for unknown names, duplicate arms, or counts below one.
+    """
+    made = [arm(a) for a in arms]
+    duplicates = sorted({a.name for a in made if [b.name for b in made].count(a.name) > 1})
+    if duplicates or not made:
+        raise ValueError(f"every arm needs a name of its own: {', '.join(duplicates) or 'there is none'}")
+    tasks.get(task)
+    if instances < 1 or repeats < 1:
+        raise ValueError(f"instances and repeats start at 1, not {instances} and {repeats}")
+    order = random.Random(f"order {seed}")
+    specs = []
+    for instance in range(instances):
+        for repeat in range(repeats):
+            for one in order.sample(made, len(made)):
+                trial_seed = seed * 100_000 + instance
+                specs.append(Spec(one, task, model, instance, repeat, trial_seed))
+    return specs
+
+
+def run(
+    specs: Sequence[Spec],
+    backend: Backend,
+    path: Path,
+    concurrency: int = 8,
+    progress: Callable[[str], None] | None = print,
+) -> list[dict[str, Any]]:
+    """Run the trials that `path` does not hold yet, append each as it ends, return all traces.
+
+    Works inside a notebook's running event loop and outside of one. Raises ValueError where the file holds
+    trials of other settings, OSError where it cannot be written.
+    """
+    return _outside_of_loops(run_async(specs, backend, path, concurrency, progress))
+
+
+async def run_async(
+    specs: Sequence[Spec],
+    backend: Backend,
+    path: Path,
+    concurrency: int = 8,
+    progress: Callable[[str], None] | None = print,
+) -> list[dict[str, Any]]:
+    """Like `run`, for callers with an event loop of their own."""
+    done = _resume(specs, backend, path)
+    todo = [s for s in specs if s.id not in done]
+    report = _Progress(len(specs), len(done), progress)
+    queue = iter(todo)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+
+        async def work() -> None:
+            for spec in queue:
+                trial = await loop.run(backend, spec)
+                done[spec.id] = trace.pack(trial, backend.name)
+                file.write(trace.dumps(done[spec.id]))
+                file.flush()
+                report.one(trial.outcome)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(max(1, min(concurrency, len(todo)))):
+                    group.create_task(work())
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+    report.end(len(todo))
+    return [done[s.id] for s in specs]
+
+
+def _resume(specs: Sequence[Spec], backend: Backend, path: Path) -> dict[str, dict[str, Any]]:
+    """Return the traces already there by id, after checking that they are of these very settings."""
+    if not path.exists():
+        return {}
+    trace.mend(path)
+    wanted = {s.id: s for s in specs}
+    done = {}
+    for one in trace.read(path):
+        spec = wanted.get(one["trial"])
+        if spec is None:
+            raise ValueError(
+                f"{path} holds trial {one['trial']}, which this run does not: choose another folder"
+            )
+        asked = {
+            "arm": vars(spec.arm), "task": spec.task, "model": spec.model, "seed": spec.seed,
+            "backend": backend.name,
+        }  # fmt: skip
+        differing = [f for f in _FIELDS if one.get(f) != asked[f]]
+        if differing:
+            raise ValueError(
+                f"{path} holds trials with another {', '.join(differing)}: choose another folder"
+            )
+        if one["outcome"] in TERMINAL:
+            done[spec.id] = one
+    return done
+
+
+class _Progress:
+    """Plain lines, one per tenth of the run: they read the same in a terminal, a log and a notebook."""
+
+    def __init__(self, total: int, done: int, say: Callable[[str], None] | None):
+        self.total, self.done, self.say = total, done, say
+        self.started, self.outcomes = time.perf_counter(), {}
+        if say and done:
+            say(f"{done} of {total} trials were there already")
+
+    def one(self, outcome: str) -> None:
+        self.done += 1
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+        if self.say and self.done * 10 // self.total > (self.done - 1) * 10 // self.total:
+            counts = ", ".join(f"{n} {name}" for name, n in sorted(self.outcomes.items()))
+            self.say(f"{self.done}/{self.total} trials: {counts}")
+
+    def end(self, ran: int) -> None:
+        seconds = time.perf_counter() - self.started
+        if self.say and ran:
+            self.say(f"{ran} trials in {seconds:.1f} s: {ran / seconds:.1f} trials per second")
+
+
+def _outside_of_loops(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end, in a thread of its own where this one already runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        runner = asyncio.Runner()
+        task = pool.submit(runner.run, work)
+        try:
+            return task.result()
+        except KeyboardInterrupt:
+            # The interrupt reaches this thread only: hand it on, or the work would go on behind the prompt.
+            other = runner.get_loop()
+            other.call_soon_threadsafe(lambda: [t.cancel() for t in asyncio.all_tasks(other)])
+            raise
+        finally:
+            pool.submit(runner.close)
