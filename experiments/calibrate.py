@@ -65,9 +65,7 @@ def main() -> int:
     print(f"task steps: {len(tasks.get('ecpm').plan.steps)}; {instances} instances an arm, scripted model")
     for arm, (completion, redundant) in measured(instances).items():
         target = TARGETS[arm]
-        print(
-            f"{arm:10} completed {completion:.3f} (target {target[0]}), redundant {redundant:.3f} ({target[1]})"
-        )
+        print(f"{arm:10} completed {completion:.3f} (target {target[0]}), redundant {redundant:.3f} ({target[1]})")
     same = all(abs(committed[name] - value) < 5e-5 for name, value in found.items())
     print("committed parameters are the solved ones" if same else "DIFFERENT: set the defaults of Parameters")
     return 0 if same else 1

@@ -59,9 +59,7 @@ class Exchange:
     response: dict[str, Any]
 
 
-_taken: contextvars.ContextVar[list[tuple[bytes, bytes]] | None] = contextvars.ContextVar(
-    "taken", default=None
-)
+_taken: contextvars.ContextVar[list[tuple[bytes, bytes]] | None] = contextvars.ContextVar("taken", default=None)
 
 
 class Recorder(httpx2.AsyncBaseTransport):

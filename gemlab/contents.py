@@ -19,7 +19,16 @@ Part = dict[str, Any]
 
 # Values under these keys belong to the user or to a schema language: their keys are data, not field names.
 _OPAQUE = frozenset(
-    ["args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema", "partMetadata", "labels"]
+    [
+        "args",
+        "response",
+        "parameters",
+        "parametersJsonSchema",
+        "responseSchema",
+        "responseJsonSchema",
+        "partMetadata",
+        "labels",
+    ]
 )
 _NOT_STANDARD = frozenset(
     {"functionCall", "functionResponse", "thought", "thoughtSignature", "toolCall", "toolResponse"}
@@ -163,9 +172,7 @@ def answer_text(content: Content) -> str:
 
 def opens_turn(content: Content) -> bool:
     """Tell whether the content starts a turn: a user's standard content without any functionResponse."""
-    return (
-        not is_model(content) and not responses(content) and any(is_standard(part) for part in parts(content))
-    )
+    return not is_model(content) and not responses(content) and any(is_standard(part) for part in parts(content))
 
 
 def signatures(content: Content) -> list[bytes]:

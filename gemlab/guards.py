@@ -198,11 +198,7 @@ class ResultStall:
 
 def _fingerprint(past: Round) -> str | None:
     results = sorted(
-        {
-            wire.canonical(wire.without_notice(r))
-            for r in past.results
-            if not is_trivial(wire.without_notice(r))
-        }
+        {wire.canonical(wire.without_notice(r)) for r in past.results if not is_trivial(wire.without_notice(r))}
     )
     return wire.canonical(results) if results else None
 

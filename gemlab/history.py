@@ -86,9 +86,7 @@ def get(name: str) -> Strategy:
 # --- pieces -------------------------------------------------------------------------------------------------
 
 
-def _model_parts(
-    contents: Sequence[Content], change: Callable[[int, int, Part], Part | None]
-) -> list[Content]:
+def _model_parts(contents: Sequence[Content], change: Callable[[int, int, Part], Part | None]) -> list[Content]:
     """Apply `change` to each part of the model's contents; untouched contents stay the same objects."""
     out = []
     for i, content in enumerate(contents):
@@ -138,9 +136,7 @@ def closed(contents: Sequence[Content]) -> list[Content]:
         made = [c for content in group.contents for c in wire.calls(content)]
         given = [r for content in group.contents for r in wire.responses(content)]
         if made and not given:
-            out.append(
-                {"role": "user", "parts": [response_part(call, {"error": "cancelled"}) for call in made]}
-            )
+            out.append({"role": "user", "parts": [response_part(call, {"error": "cancelled"}) for call in made]})
     return out
 
 

@@ -123,9 +123,7 @@ def _judge(answer: wire.Answer, made: list[dict], finish: Verdict | None) -> Non
     if answer.finish_reason in _MALFORMED:
         raise _End("unfinished", reason or "malformed", answer.message or answer.finish_reason)
     if made and finish is not None:
-        raise _End(
-            "unfinished", reason, f"forced final answer after {finish.reason}: a call instead of a text"
-        )
+        raise _End("unfinished", reason, f"forced final answer after {finish.reason}: a call instead of a text")
     if answer.content is None or not (made or wire.answer_text(answer.content).strip()):
         raise _End("unfinished", reason or "empty", f"no call and no text ({answer.finish_reason})")
 
@@ -195,9 +193,7 @@ def _config(task: Task, spec: Spec, request: int, final: bool) -> types.Generate
 # --- calling ------------------------------------------------------------------------------------------------
 
 
-def _run_calls(
-    trial: Trial, made: list[dict], functions: Mapping[str, Any], watch: guards.Guards
-) -> Verdict | None:
+def _run_calls(trial: Trial, made: list[dict], functions: Mapping[str, Any], watch: guards.Guards) -> Verdict | None:
     """Answer every call of one round in order, in one content; return the verdict that ends the turn, if any."""
     asked = tuple((str(c.get("name")), c.get("args") or {}) for c in made)
     before = watch.before([*trial.rounds, Round(asked)])

@@ -31,9 +31,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
     return asked if asked is not None else tenacity.wait_exponential_jitter(0.5, _LONGEST, jitter=0.5)(state)
 
 
-async def resend(
-    send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS
-) -> tuple[Any, list[dict[str, Any]]]:
+async def resend(send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS) -> tuple[Any, list[dict[str, Any]]]:
     """Call `send` until it answers; return the answer and what failed before it.
 
     Errors of the way (429, 5xx, lost connections) are tried again up to `attempts` times; a refusal is not.

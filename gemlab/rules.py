@@ -48,8 +48,7 @@ COUNT = (
     "of the function call turn."
 )
 CALL_ORDER = (
-    "Please ensure that function call turn comes immediately after a user turn or after a function response "
-    "turn."
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
 )
 RESPONSE_ORDER = "Please ensure that function response turn comes immediately after a function call turn."
 OLD_ROLE = "Please use a valid role: user, model."
@@ -88,8 +87,7 @@ NO_DATA = (
     "one initialized field\n"
 )
 EMPTY_NAME = (
-    "* GenerateContentRequest.contents[{content}].parts[{part}].function_response.name: "
-    "Name cannot be empty.\n"
+    "* GenerateContentRequest.contents[{content}].parts[{part}].function_response.name: Name cannot be empty.\n"
 )
 # No recorded text is known for the three below: the wording is ours.
 ID_MISMATCH = "The id of a function response does not match the id of its function call."
@@ -232,9 +230,7 @@ def _unsigned(history: list[Content], profile: Profile) -> Iterator[Finding]:
         if not (profile.strict and i >= turn):
             yield Finding("unsigned", "lost", i, j, "function call without a signature: its thought is gone")
         elif _thought_signed_before(content, j) and profile.thought_before_call == "accept":
-            yield Finding(
-                "thought_signed", "suspect", i, j, "the thought before the call is signed, not the call"
-            )
+            yield Finding("thought_signed", "suspect", i, j, "the thought before the call is signed, not the call")
         else:
             yield Finding("unsigned", "refused", i, j, missing_message(profile, wire.calls(content)[0], i))
 
@@ -286,9 +282,7 @@ def _duplicated(history: list[Content], profile: Profile) -> Iterator[Finding]:
         if raw is None or wire.dummy_name(raw):
             continue
         if raw in seen:
-            yield Finding(
-                "duplicated", "suspect", i, j, "duplicated signature: billed again as prompt tokens"
-            )
+            yield Finding("duplicated", "suspect", i, j, "duplicated signature: billed again as prompt tokens")
         seen.add(raw)
 
 

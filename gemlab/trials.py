@@ -125,18 +125,14 @@ def _resume(specs: Sequence[Spec], backend: Backend, path: Path) -> dict[str, di
     for one in trace.read(path):
         spec = wanted.get(one["trial"])
         if spec is None:
-            raise ValueError(
-                f"{path} holds trial {one['trial']}, which this run does not: choose another folder"
-            )
+            raise ValueError(f"{path} holds trial {one['trial']}, which this run does not: choose another folder")
         asked = {
             "arm": vars(spec.arm), "task": spec.task, "model": spec.model, "seed": spec.seed,
             "backend": backend.name,
         }  # fmt: skip
         differing = [f for f in _FIELDS if one.get(f) != asked[f]]
         if differing:
-            raise ValueError(
-                f"{path} holds trials with another {', '.join(differing)}: choose another folder"
-            )
+            raise ValueError(f"{path} holds trials with another {', '.join(differing)}: choose another folder")
         if one["outcome"] in TERMINAL:
             done[spec.id] = one
     return done

@@ -95,9 +95,7 @@ class _Emulator:
         Where a mismatched id is not refused, the API is documented to answer nothing, with STOP.
         """
         shape.thinking(body, profile)
-        findings = rules.check(
-            body["contents"], profile, lambda raw: signatures.open_(raw, profile) is not None
-        )
+        findings = rules.check(body["contents"], profile, lambda raw: signatures.open_(raw, profile) is not None)
         refused = rules.refusal(findings)
         if refused:
             raise errors.refused(refused)

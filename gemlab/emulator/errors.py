@@ -22,8 +22,7 @@ INTERNAL = (
     "https://developers.generativeai.google/guide/troubleshooting"
 )
 OVERLOADED = (
-    "This model is currently experiencing high demand. Spikes in demand are usually temporary. "
-    "Please try again later."
+    "This model is currently experiencing high demand. Spikes in demand are usually temporary. Please try again later."
 )
 
 
@@ -47,8 +46,7 @@ def bad_request(violations: Sequence[tuple[str, str]]) -> ApiError:
     detail = {
         "@type": "type.googleapis.com/google.rpc.BadRequest",
         "fieldViolations": [
-            {"field": field, "description": text} if field else {"description": text}
-            for field, text in violations
+            {"field": field, "description": text} if field else {"description": text} for field, text in violations
         ],
     }
     return ApiError(400, "\n".join(text for _, text in violations), [detail])

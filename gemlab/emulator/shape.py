@@ -102,9 +102,7 @@ def _part(part: dict[str, Any], at: str, found: list) -> None:
             _string(part[key], "id", f"{at}.{snake}", found)
             struct = part[key].get(payload)
             if struct is not None and not isinstance(struct, dict):
-                found.append(
-                    _invalid(f"{at}.{snake}.{payload}", "type.googleapis.com/google.protobuf.Struct", struct)
-                )
+                found.append(_invalid(f"{at}.{snake}.{payload}", "type.googleapis.com/google.protobuf.Struct", struct))
 
 
 def _config(body: dict[str, Any], found: list) -> None:
@@ -122,9 +120,7 @@ def _config(body: dict[str, Any], found: list) -> None:
         if _object(thinking, "generation_config.thinking_config", "ThinkingConfig", found):
             budget = thinking.get("thinkingBudget")
             if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
-                found.append(
-                    _invalid("generation_config.thinking_config.thinking_budget", "TYPE_INT32", budget)
-                )
+                found.append(_invalid("generation_config.thinking_config.thinking_budget", "TYPE_INT32", budget))
             _string(thinking, "thinkingLevel", "generation_config.thinking_config", found)
     if _object(tooling, "tool_config", "ToolConfig", found):
         calling = tooling.get("functionCallingConfig", {})
@@ -144,8 +140,7 @@ def thinking(body: dict[str, Any], profile: Profile) -> None:
     if level.upper() not in profile.levels:
         raise ApiError(
             400,
-            f"Thinking level {level.upper()} is not supported for this model. "
-            "Please retry with other thinking level.",
+            f"Thinking level {level.upper()} is not supported for this model. Please retry with other thinking level.",
         )
 
 

@@ -6,6 +6,7 @@ eCPM follows a weekly pattern with noise, one or two days of which were disturbe
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import statistics
@@ -133,7 +134,7 @@ def _steps_in_order(expected: Sequence[tuple[str, dict]], calls: Sequence[Called
     if missing:
         return f"not done on the right values: {', '.join(dict.fromkeys(missing))}"
     at = {tool: [first[k] for k in wanted if k[0] == tool] for tool in tools}
-    for before, after in zip(tools, tools[1:], strict=False):
+    for before, after in itertools.pairwise(tools):
         if max(at[before]) > min(at[after]):
             return f"{after} before {before}"
     return None

@@ -16,8 +16,8 @@ from typing import Any
 from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
 
 _ASK = (
-    "What is the diameter, in metres, of the main telescope's mirror at the observatory founded by {founder}? "
-    "Search until a result is sufficient, then answer with the number."
+    "What is the diameter, in metres, of the main telescope's mirror at the observatory founded by "
+    "{founder}? Search until a result is sufficient, then answer with the number."
 )
 _SYSTEM = "You answer questions by searching. Follow the tool's suggestion while its status is insufficient."
 _SHOWN = 3
