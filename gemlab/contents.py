@@ -18,7 +18,7 @@ Content = dict[str, Any]
 Part = dict[str, Any]
 
 # Values under these keys belong to the user or to a schema language: their keys are data, not field names.
-_OPAQUE = frozenset(
+OPAQUE = frozenset(
     [
         "args",
         "response",
@@ -56,7 +56,7 @@ def normalise(value: Any) -> Any:
     out = {}
     for key, item in value.items():
         name = _camel(key) if isinstance(key, str) else key
-        out[name] = item if name in _OPAQUE else normalise(item)
+        out[name] = item if name in OPAQUE else normalise(item)
     same = len(out) == len(value) and all(k in value and out[k] is value[k] for k in out)
     return value if same else out
 
@@ -75,6 +75,8 @@ def decode_signature(text: str | bytes | None) -> bytes | None:
     if not isinstance(text, str):
         raise NotBase64(f"a signature travels as text, not {type(text).__name__}")
     plain = text.replace("-", "+").replace("_", "/").rstrip("=")
+    if not plain:
+        raise NotBase64(text)
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError) as error:

@@ -24,10 +24,10 @@ def row(one: dict[str, Any]) -> dict[str, Any]:
     """Return the metrics of one trace.
 
     `redundant`: successful calls whose name and canonical arguments equal an earlier successful call of the
-    trial with an equal result. `refetch`: those of the task's first tool. `requests`: requests answered or
-    refused, resends not counted (`resent`). Tokens: sums over requests as the API counted them; output is
-    candidates plus thoughts. `signatures_returned`: share of the signatures received before the last request
-    that it held, None where there were none.
+    trial with an equal result. `refetch`: those of the task's first tool. `requests`: requests made, refused
+    ones included, resends not (`resent`); `answered`: those with a response. Tokens: sums over requests as the
+    API counted them; output is candidates plus thoughts. `signatures_returned`: share of the signatures
+    received before the last request that it held, None where there were none.
     """
     steps = one["steps"]
     done = _calls(one)
@@ -44,6 +44,7 @@ def row(one: dict[str, Any]) -> dict[str, Any]:
         "reason": one["reason"],
         "completed": one["outcome"] == "completed",
         "requests": len(steps),
+        "answered": sum(step["response"] is not None for step in steps),
         "calls": len(done),
         "redundant": len(repeated),
         "refetch": sum(name == first_tool for name in repeated),

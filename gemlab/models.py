@@ -39,7 +39,7 @@ class Profile:
 
 _ALL_LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 _NO_MINIMAL = ("LOW", "MEDIUM", "HIGH")
-_G2 = Profile("", "gemini-2", strict=False, thinks=False, id_mismatch="ignore")
+_G2 = Profile("", "gemini-2", strict=False, thinks=False, altered="ignore", id_mismatch="ignore")
 _G25 = replace(_G2, family="gemini-2.5", thinks=True)
 _G3 = Profile("", "gemini-3", levels=_ALL_LEVELS, ids="digits")
 _G35 = replace(_G3, thoughts="all", ids="lower8")

@@ -89,10 +89,8 @@ NO_DATA = (
 EMPTY_NAME = (
     "* GenerateContentRequest.contents[{content}].parts[{part}].function_response.name: Name cannot be empty.\n"
 )
-# No recorded text is known for the three below: the wording is ours.
+# No recorded text is known for this one: the wording is ours.
 ID_MISMATCH = "The id of a function response does not match the id of its function call."
-MIXED_RESPONSE = "A function response cannot share its content with other parts."
-CONSECUTIVE = "A model turn cannot follow another model turn."
 
 
 # --- the check ----------------------------------------------------------------------------------------------
@@ -178,8 +176,9 @@ def _pairing(history: list[Content], profile: Profile) -> Iterator[Finding]:
                 yield Finding("response_order", "refused", index, None, RESPONSE_ORDER)
             index += 1
             continue
-        if end - index > 1 and profile.consecutive_model == "refuse":
-            yield Finding("consecutive", "refused", index + 1, None, CONSECUTIVE)
+        if profile.consecutive_model == "refuse":
+            after_model = (i for i in range(index + 1, end) if wire.calls(history[i]))
+            yield from (Finding("call_order", "refused", i, None, CALL_ORDER) for i in after_model)
         yield from _pair(history, profile, index, end)
         answered = end < len(history) and bool(wire.responses(history[end])) and _calls(history, index, end)
         index = end + 1 if answered else end
@@ -200,8 +199,12 @@ def _pair(history: list[Content], profile: Profile, start: int, end: int) -> Ite
         yield Finding("count", "refused", min(end, len(history) - 1), None, COUNT)
         return
     if len(given) < len(wire.parts(history[end])):
-        verdict: Verdict = "refused" if profile.text_beside_response == "refuse" else "suspect"
-        yield Finding("text_beside_response", verdict, end, None, MIXED_RESPONSE)
+        # Where it is refused, the text is that of a model turn at the end (reported for Vertex, 3.7 and 3.8).
+        if profile.text_beside_response == "refuse":
+            yield Finding("text_beside_response", "refused", end, None, LAST_REFUSED)
+        else:
+            text = "parts beside a function response: the answer may be empty or continue the text"
+            yield Finding("text_beside_response", "suspect", end, None, text)
     names = sorted(str(c.get("name")) for c in asked), sorted(str(r.get("name")) for r in given)
     if names[0] != names[1]:
         yield Finding("names_differ", "suspect", end, None, "function response names differ from the calls'")

@@ -110,6 +110,8 @@ class ScriptedModel:
 
 
 _EARLY = -1
+# What a plan's functions raise on results that are gone, or that are not what the tool would give.
+_UNUSABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
 def _finish(
@@ -122,7 +124,7 @@ def _finish(
         return early, None
     try:
         return Reply(thought=thought, text=answer(facts)), None
-    except (KeyError, IndexError, TypeError) as error:
+    except _UNUSABLE as error:
         return early, _needed(error, len(plan.steps))
 
 
@@ -138,7 +140,7 @@ def _call(plan: Plan, belief: _Belief, doing: int, facts: _Facts) -> Reply:
         step = plan.steps[doing]
         try:
             args = step.args(facts)
-        except (KeyError, IndexError, TypeError) as error:
+        except _UNUSABLE as error:
             doing = _needed(error, doing)
             continue
         thought = _thought(plan, belief.done, doing, step.why)
@@ -168,6 +170,14 @@ def _decided(thought: str | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and isinstance(found.get("done"), list) else None
 
 
+def _of_plan(decided: dict[str, Any] | None, steps: int) -> dict[str, Any] | None:
+    """Return the decision if it is one about a plan of so many steps; a thought about another says nothing."""
+    if decided is None:
+        return None
+    named = [*decided["done"], *([] if decided.get("doing") is None else [decided["doing"]])]
+    return decided if all(isinstance(n, int) and 0 <= n < steps for n in named) else None
+
+
 # --- understanding the history ------------------------------------------------------------------------------
 
 
@@ -176,7 +186,7 @@ def _understand(view: View, plan: Plan) -> _Belief:
     belief = _Belief()
     current = len(view.turns)
     for step in view.steps:
-        decided = _decided(step.thought)
+        decided = _of_plan(_decided(step.thought), len(plan.steps))
         at = _locate(view, plan, belief, step)
         if at is not None and step.calls and all(_good(c.response) for c in step.calls):
             belief.results[at] = [c.response for c in step.calls]
@@ -207,7 +217,7 @@ def _locate(view: View, plan: Plan, belief: _Belief, step: SeenStep) -> int | No
         try:
             if sorted(wire.canonical(a) for a in plan.steps[i].args(facts)) == seen:
                 return i
-        except (KeyError, IndexError, TypeError):
+        except _UNUSABLE:
             continue
     return next((i for i in candidates if i not in belief.done), candidates[-1] if candidates else None)
 

@@ -40,7 +40,7 @@ def parse(raw: bytes) -> dict[str, Any]:
         raise bad_request([("", "Invalid JSON payload received. Root element must be a message.")])
     if _too_deep(body):
         raise bad_request([("", "Invalid JSON payload received. Message too deep.")])
-    body = wire.normalise(body)
+    body = _present(wire.normalise(body))
     problems = _problems(body)
     if problems:
         raise bad_request(problems)
@@ -59,12 +59,18 @@ def _too_deep(body: Any) -> bool:
     return True
 
 
+def _present(value: Any) -> Any:
+    """Leave out fields that are null, as proto JSON does; what is data of the user's stays."""
+    if isinstance(value, list):
+        return [_present(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: v if k in wire.OPAQUE else _present(v) for k, v in value.items() if v is not None}
+
+
 def _problems(body: dict[str, Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    contents = body.get("contents", [])
-    if isinstance(contents, dict):  # proto JSON takes one message where a list is due
-        contents = body["contents"] = [contents]
-    for i, content in enumerate(_list(contents, "contents", found)):
+    for i, content in enumerate(_list(body, "contents", "contents", found)):
         at = f"contents[{i}]"
         if _object(content, at, "Content", found):
             _content(content, at, found)
@@ -77,10 +83,7 @@ def _problems(body: dict[str, Any]) -> list[tuple[str, str]]:
 def _content(content: dict[str, Any], at: str, found: list) -> None:
     _unknown(content, _CONTENT, at, found)
     _string(content, "role", at, found)
-    items = content.get("parts", [])
-    if isinstance(items, dict):
-        items = content["parts"] = [items]
-    for j, part in enumerate(_list(items, f"{at}.parts", found)):
+    for j, part in enumerate(_list(content, "parts", f"{at}.parts", found)):
         here = f"{at}.parts[{j}]"
         if _object(part, here, "Part", found):
             _part(part, here, found)
@@ -106,11 +109,12 @@ def _part(part: dict[str, Any], at: str, found: list) -> None:
 
 
 def _config(body: dict[str, Any], found: list) -> None:
-    for i, tool in enumerate(_list(body.get("tools", []), "tools", found)):
+    for i, tool in enumerate(_list(body, "tools", "tools", found)):
         if _object(tool, f"tools[{i}]", "Tool", found):
-            declared = _list(tool.get("functionDeclarations", []), f"tools[{i}].function_declarations", found)
-            for j, one in enumerate(declared):
-                _object(one, f"tools[{i}].function_declarations[{j}]", "FunctionDeclaration", found)
+            at = f"tools[{i}].function_declarations"
+            for j, one in enumerate(_list(tool, "functionDeclarations", at, found)):
+                if _object(one, f"{at}[{j}]", "FunctionDeclaration", found):
+                    _string(one, "name", f"{at}[{j}]", found)
     config, tooling = body.get("generationConfig", {}), body.get("toolConfig", {})
     if _object(config, "generation_config", "GenerationConfig", found):
         seed = config.get("seed")
@@ -155,16 +159,18 @@ def _invalid(field: str, kind: str, value: Any) -> tuple[str, str]:
     return field, f"Invalid value at '{field}' ({kind}), {_shown(value)}"
 
 
-def _list(value: Any, field: str, found: list) -> list:
+def _list(owner: dict, key: str, field: str, found: list) -> list:
+    value = owner.get(key, [])
+    if isinstance(value, dict):  # proto JSON takes one message where a list is due
+        value = owner[key] = [value]
     if isinstance(value, list):
         return value
-    if value is not None:
-        found.append((field, f"Invalid value at '{field}', {_shown(value)}"))
+    found.append((field, f"Invalid value at '{field}', {_shown(value)}"))
     return []
 
 
 def _object(value: Any, field: str, message: str, found: list) -> bool:
-    if not isinstance(value, dict) and value is not None:
+    if not isinstance(value, dict):
         found.append(_invalid(field, _TYPE + message, value))
     return isinstance(value, dict)
 

@@ -1,0 +1,118 @@
+"""Executing an experiment: checks first, then one notebook by papermill, then the report."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import backends, costs, trials
+from .experiment import BadInput, Experiment, checked, folder, is_done
+
+# A cell may run for a day; a kernel that is not up after two minutes will not come.
+_CELL_TIMEOUT, _START_TIMEOUT = 24 * 3600, 120
+
+
+class RunFailed(RuntimeError):
+    """A run that started did not end; what it finished lies in its folder."""
+
+
+def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool) -> dict[str, Any]:
+    """Check everything that can be checked before a kernel starts; return the notebook's parameters.
+
+    On the real API: prints what the run will take, and raises BadInput unless `yes`. Raises BadInput and
+    backends.NoKey.
+    """
+    parameters = checked({**experiment.parameters, **given}, experiment.notebook)
+    names = ("arms", "task", "model", "instances", "repeats", "seed")
+    try:
+        specs = trials.plan(**{n: parameters[n] for n in names}) if set(names) <= set(parameters) else []
+        backend = backends.get(parameters.get("backend", "sim"))
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    if backend.simulated is None:
+        print(costs.estimate(specs) if specs else "cost unknown: the notebook has no trial parameters")
+        if not yes:
+            raise BadInput("this spends money on the real API: add --yes to go on")
+        asyncio.run(_reachable(backend, parameters["model"]))
+    else:
+        _simulable(parameters.get("model"))
+    return parameters
+
+
+def _simulable(model: str | None) -> None:
+    from . import models
+
+    try:
+        if model is not None:
+            models.profile(models.serve(model))
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+
+
+async def _reachable(backend: backends.Backend, model: str) -> None:
+    """Ask for the model's card, which costs nothing: a wrong key or no network shows before anything runs."""
+    import httpx2
+    from google.genai import errors
+
+    try:
+        await backend.client.aio.models.get(model=model)
+    except errors.APIError as error:
+        raise BadInput(f"the API does not take this key or model: {error.code} {error.message}") from None
+    except httpx2.TransportError as error:
+        raise BadInput(f"no connection to the API: {type(error).__name__}") from None
+    finally:
+        await backend.client.aio.aclose()
+
+
+def run(experiment: Experiment, parameters: Mapping[str, Any], out: str = "") -> Path:
+    """Execute the notebook with the parameters; return the run's folder with all of its files.
+
+    A folder with an interrupted run of the same settings goes on where that one stopped. Raises RunFailed,
+    BadInput.
+    """
+    import papermill
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    where = folder(out, experiment.name)
+    (where / "summary.json").unlink(missing_ok=True)  # of an earlier run: it must not speak for this one
+    executed = where / "notebook.ipynb"
+    try:
+        papermill.execute_notebook(
+            str(experiment.notebook),
+            str(executed),
+            parameters={**parameters, "out": str(where)},
+            kernel_name="python3",
+            progress_bar=False,
+            stdout_file=sys.stdout,
+            stderr_file=sys.stderr,
+            cwd=str(where),
+            start_timeout=_START_TIMEOUT,
+            execution_timeout=_CELL_TIMEOUT,
+        )
+    except PapermillExecutionError as error:
+        raise RunFailed(f"{error.ename}: {error.evalue} ({_resumable(where)})") from None
+    except (DeadKernelError, TimeoutError, RuntimeError) as error:
+        raise RunFailed(f"{type(error).__name__}: {error} ({_resumable(where)})") from None
+    except KeyboardInterrupt:
+        raise RunFailed(f"interrupted ({_resumable(where)})") from None
+    if not is_done(where):
+        raise RunFailed(f"the notebook ended before its last cell ({_resumable(where)})")
+    html(executed, where / "report.html")
+    return where
+
+
+def _resumable(where: Path) -> str:
+    return f"finished trials are kept; go on with --out {where}"
+
+
+def html(notebook: Path, report: Path) -> None:
+    """Write the executed notebook as one HTML page, figures inside."""
+    from nbconvert import HTMLExporter
+
+    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
+    body, _ = exporter.from_filename(str(notebook))
+    report.write_text(body, "utf-8")

@@ -1,0 +1,85 @@
+"""The command line: a thin shell over functions with the same arguments."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Measure what an agent on Gemini loses with its thought signatures, and which guards stop its loops.",
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Keep `run` a subcommand however few there are."""
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="experiment by name (experiments/NAME.toml) or the path of a TOML file")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", metavar="KEY=VALUE", help="set a parameter of the notebook")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="sim (the embedded emulator) or gemini (needs a key)")] = "",
+    out: Annotated[str, typer.Option(help="folder for the results; one of an interrupted run resumes it")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="spend what the estimate says")] = False,
+) -> None:
+    """Run an experiment and leave its table, figures, traces and report in one folder."""
+    from . import batch, experiment
+
+    chosen = experiment.load(name)
+    known = experiment.defaults(chosen.notebook)
+    given = dict(experiment.override(text, known) for text in parameter or [])
+    if backend:
+        given["backend"] = backend
+    parameters = batch.prepare(chosen, given, yes)
+    where = batch.run(chosen, parameters, out)
+    print(f"\nreport   {where / 'report.html'}\nsummary  {where / 'summary.json'}\ntraces   {where / 'trials.jsonl'}")
+
+
+@app.command()
+def serve(
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 8787,
+) -> None:
+    """Serve the emulator over HTTP on this machine until Ctrl-C."""
+    from . import serving
+
+    serving.serve(port)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    print(installed("gemlab"))
+
+
+def main() -> None:
+    """Run the command line: bad input ends with one line and exit code 2, a failed run with 1."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        code = _exit_code(error)
+        if code is None:
+            raise
+        print(f"gemlab: {error}", file=sys.stderr)
+        sys.exit(code)
+
+
+def _exit_code(error: Exception) -> int | None:
+    """Return the exit code of an error that is the user's or the run's, None for one that is ours."""
+    from . import backends, batch, experiment, trace
+
+    if isinstance(error, experiment.BadInput | backends.NoKey | trace.TraceError):
+        return 2
+    return 1 if isinstance(error, batch.RunFailed | OSError) else None
