@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import backends, costs, trials
+from . import backends, costs, models, trials
 from .experiment import BadInput, Experiment, checked, folder, is_done
 
 # A cell may run for a day; a kernel that is not up after two minutes will not come.
@@ -29,27 +30,19 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool) -> dict
     names = ("arms", "task", "model", "instances", "repeats", "seed")
     try:
         specs = trials.plan(**{n: parameters[n] for n in names}) if set(names) <= set(parameters) else []
-        backend = backends.get(parameters.get("backend", "sim"))
+        if parameters.get("backend", "sim") == "sim":
+            # Building the backend would import the SDK, a second, for a process that sends nothing.
+            if "model" in parameters:
+                models.profile(models.serve(parameters["model"]))
+            return parameters
+        backend = backends.get(parameters["backend"])
     except ValueError as error:
         raise BadInput(str(error)) from None
-    if backend.simulated is None:
-        print(costs.estimate(specs) if specs else "cost unknown: the notebook has no trial parameters")
-        if not yes:
-            raise BadInput("this spends money on the real API: add --yes to go on")
-        asyncio.run(_reachable(backend, parameters["model"]))
-    else:
-        _simulable(parameters.get("model"))
+    print(costs.estimate(specs) if specs else "cost unknown: the notebook has no trial parameters")
+    if not yes:
+        raise BadInput("this spends money on the real API: add --yes to go on")
+    asyncio.run(_reachable(backend, parameters["model"]))
     return parameters
-
-
-def _simulable(model: str | None) -> None:
-    from . import models
-
-    try:
-        if model is not None:
-            models.profile(models.serve(model))
-    except ValueError as error:
-        raise BadInput(str(error)) from None
 
 
 async def _reachable(backend: backends.Backend, model: str) -> None:
@@ -81,18 +74,20 @@ def run(experiment: Experiment, parameters: Mapping[str, Any], out: str = "") ->
     (where / "summary.json").unlink(missing_ok=True)  # of an earlier run: it must not speak for this one
     executed = where / "notebook.ipynb"
     try:
-        papermill.execute_notebook(
-            str(experiment.notebook),
-            str(executed),
-            parameters={**parameters, "out": str(where)},
-            kernel_name="python3",
-            progress_bar=False,
-            stdout_file=sys.stdout,
-            stderr_file=sys.stderr,
-            cwd=str(where),
-            start_timeout=_START_TIMEOUT,
-            execution_timeout=_CELL_TIMEOUT,
-        )
+        with tempfile.TemporaryDirectory(prefix="gemlab-") as sockets:
+            papermill.execute_notebook(
+                str(experiment.notebook),
+                str(executed),
+                parameters={**parameters, "out": str(where)},
+                kernel_name="python3",
+                kernel_manager_class=_ipc_manager(sockets),
+                progress_bar=False,
+                stdout_file=sys.stdout,
+                stderr_file=sys.stderr,
+                cwd=str(where),
+                start_timeout=_START_TIMEOUT,
+                execution_timeout=_CELL_TIMEOUT,
+            )
     except PapermillExecutionError as error:
         raise RunFailed(f"{error.ename}: {error.evalue} ({_resumable(where)})") from None
     except (DeadKernelError, TimeoutError, RuntimeError) as error:
@@ -103,6 +98,20 @@ def run(experiment: Experiment, parameters: Mapping[str, Any], out: str = "") ->
         raise RunFailed(f"the notebook ended before its last cell ({_resumable(where)})")
     html(executed, where / "report.html")
     return where
+
+
+def _ipc_manager(folder: str) -> Any:
+    """Return a kernel manager class that talks over sockets in `folder`.
+
+    No port is opened: nothing on the network can listen in, and kernels started together cannot clash.
+    """
+    from jupyter_client.manager import AsyncKernelManager
+
+    class IpcKernelManager(AsyncKernelManager):
+        def __init__(self, **options: Any):
+            super().__init__(**{**options, "transport": "ipc", "connection_file": f"{folder}/kernel.json"})
+
+    return IpcKernelManager
 
 
 def _resumable(where: Path) -> str:

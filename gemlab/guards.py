@@ -7,6 +7,7 @@ Counting is by rounds, never by calls: three equal searches in one answer are on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -14,6 +15,8 @@ from typing import Any, Literal, Protocol
 from . import contents as wire
 
 Kind = Literal["nudge", "block", "finish", "stop"]
+# The body of the response to a blocked call, beside the notice.
+BLOCKED = {"error": "blocked"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def is_trivial(result: Any) -> bool:
     """Tell whether a result carries no evidence of a stall: nothing, an empty one, or a bare "ok"."""
     if isinstance(result, dict):
         return not result or (len(result) == 1 and is_trivial(next(iter(result.values()))))
-    return result is None or result in ("", [], "ok", "OK", True)
+    return result is None or result is True or result in ("", [], "ok", "OK")
 
 
 # --- the guards ---------------------------------------------------------------------------------------------
@@ -88,8 +91,9 @@ class RepeatedCall:
     """The same call in `limit` rounds of a turn: nudge once a streak, then block, then finish.
 
     `by`: "args" counts name and arguments; "result" counts only rounds in which the result was the same as
-    well, so that polling with a changing result is healthy; a missing result counts as args only. A streak
-    ends when a round does not hold the call. After `patience` rounds with blocked calls: finish.
+    well, so that polling with a changing result is healthy; a missing result counts as args only, and so does
+    that of a blocked call. A streak is a run of rounds that each repeat some call so often: A-B-A-B is one.
+    After `patience` rounds with blocked calls: finish.
     """
 
     limit: int = 3
@@ -123,21 +127,21 @@ class RepeatedCall:
         return [Verdict("finish", "repeated_call", text)]
 
     def _count(self, earlier: Sequence[Round], key: tuple[str, str]) -> int:
-        """Return in how many rounds the call was made, with its newest result where results count."""
+        """Return in how many rounds the call was made, with its newest known result where results count."""
         seen = [results for r in earlier if (results := _results_of(r, key))]
-        if self.by == "args" or not seen:
+        known = [r for results in seen for r in results if r is not None]
+        if self.by == "args" or not known:
             return len(seen)
-        newest = seen[-1][-1]
-        return sum(any(r == newest or r is None or newest is None for r in results) for results in seen)
+        return sum(any(r is None or r == known[-1] for r in results) for results in seen)
 
     def _nudged(self, earlier: Sequence[Round], key: tuple[str, str]) -> bool:
-        """Tell whether this streak was nudged before: a round without the call starts a new streak."""
+        """Tell whether the call was nudged in this streak, which a round without any such verdict ends."""
         for past in reversed(earlier):
-            if not _results_of(past, key):
+            mine = [v for v in past.verdicts if v.reason == "repeated_call" and v.call is not None]
+            if not mine:
                 return False
-            for v in past.verdicts:
-                if v.reason == "repeated_call" and v.call is not None and call_key(past.calls[v.call]) == key:
-                    return True
+            if any(call_key(past.calls[v.call]) == key for v in mine):
+                return True
         return False
 
 
@@ -152,13 +156,16 @@ def _mine(verdict: Verdict, kind: str) -> bool:
     return verdict.reason == "repeated_call" and verdict.kind == kind
 
 
+def _results(past: Round) -> list[Any]:
+    """Return the round's results by call, None where there is none or the call was blocked."""
+    blocked = {v.call for v in past.verdicts if v.kind == "block"}
+    known = [None if i in blocked else wire.without_notice(r) for i, r in enumerate(past.results)]
+    return known + [None] * (len(past.calls) - len(known))
+
+
 def _results_of(past: Round, key: tuple[str, str]) -> list[str | None]:
-    found = []
-    for index, call in enumerate(past.calls):
-        if call_key(call) == key:
-            result = past.results[index] if index < len(past.results) else None
-            found.append(None if result is None else wire.canonical(wire.without_notice(result)))
-    return found
+    results = zip(past.calls, _results(past), strict=True)
+    return [None if r is None else wire.canonical(r) for call, r in results if call_key(call) == key]
 
 
 @dataclass(frozen=True)
@@ -197,9 +204,7 @@ class ResultStall:
 
 
 def _fingerprint(past: Round) -> str | None:
-    results = sorted(
-        {wire.canonical(wire.without_notice(r)) for r in past.results if not is_trivial(wire.without_notice(r))}
-    )
+    results = sorted({wire.canonical(r) for r in _results(past) if not is_trivial(r)})
     return wire.canonical(results) if results else None
 
 
@@ -213,9 +218,19 @@ def _positive(guard: Any, name: str) -> None:
 
 @dataclass(frozen=True)
 class Guards:
-    """Several guards as one: of their verdicts on a call the strongest counts, the first among equals."""
+    """Several guards as one: of their verdicts on a call the strongest counts, the first among equals.
+
+    Raises ValueError for a threshold that a smaller turn budget keeps from ever being reached.
+    """
 
     members: tuple[Guard, ...] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        budget = min((g.rounds for g in self.members if isinstance(g, TurnBudget)), default=math.inf)
+        for guard in self.members:
+            least = getattr(guard, "limit", None) or getattr(guard, "window", 0)
+            if least > budget:
+                raise ValueError(f"{guard} can never fire: the turn ends after {budget} rounds")
 
     def before(self, rounds: Sequence[Round]) -> dict[int, Verdict]:
         """Return the verdict on each call of the newest round that has one."""

@@ -128,15 +128,20 @@ def _rebuilt(part: Part) -> Part | None:
 def closed(contents: Sequence[Content]) -> list[Content]:
     """Answer calls that an interruption left open with a synthetic "cancelled" response, ids kept.
 
-    A history without open calls comes back with the same objects.
+    In a half-answered batch it joins the responses that are there. A history without open calls comes back
+    with the same objects.
     """
     out: list[Content] = []
     for group in wire.groups(contents):
         out += group.contents
-        made = [c for content in group.contents for c in wire.calls(content)]
-        given = [r for content in group.contents for r in wire.responses(content)]
-        if made and not given:
-            out.append({"role": "user", "parts": [response_part(call, {"error": "cancelled"}) for call in made]})
+        answered = wire.answered_calls(group)
+        given = sum(len(wire.responses(content)) for content in group.contents)
+        short = max(len(answered) - given, 0)
+        parts = [response_part(c, {"error": "cancelled"}) for c, r in answered if r is None][:short]
+        if parts and given:
+            out[-1] = {**out[-1], "parts": [*out[-1]["parts"], *parts]}
+        elif parts:
+            out.append({"role": "user", "parts": parts})
     return out
 
 

@@ -6,6 +6,7 @@ and pruning. What fails on the way is resent as it was.
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
 from collections.abc import Mapping
@@ -145,7 +146,7 @@ async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> wire.
     except Refused as error:
         step["failures"] = error.failures
         raise _End("refused", None, str(error)) from None
-    except (Unavailable, httpx2.TransportError) as error:
+    except (Unavailable, httpx2.TransportError, ValueError) as error:
         step["failures"] = error.failures
         raise _End("failed", None, str(error) or type(error).__name__) from None
     finally:
@@ -201,15 +202,15 @@ def _run_calls(trial: Trial, made: list[dict], functions: Mapping[str, Any], wat
     known = Round(asked, tuple(results), tuple(before.values()))
     verdict = watch.after([*trial.rounds, known])
     if verdict is not None:
-        if verdict.kind == "stop":
-            raise _End("unfinished", "guard", verdict.reason)
         index = verdict.call or 0
-        results[index] = {**results[index], wire.NOTICE: verdict.text}
+        results[index] = _noticed(results[index], verdict)
         known = Round(asked, tuple(results), (*before.values(), verdict))
     trial.rounds.append(known)
     trial.steps[-1]["verdicts"] = list(known.verdicts)
     parts = [history.response_part(c, r) for c, r in zip(made, results, strict=True)]
     trial.received.append({"role": "user", "parts": parts})
+    if verdict is not None and verdict.kind == "stop":
+        raise _End("unfinished", "guard", verdict.reason)
     return verdict if verdict is not None and verdict.kind == "finish" else None
 
 
@@ -218,18 +219,24 @@ def _execute(
 ) -> dict[str, Any]:
     """Return the response's body: the tool's result, its error, or what a guard says in its place."""
     if verdict is not None and verdict.kind == "block":
-        return {"error": "blocked", wire.NOTICE: verdict.text}
+        return _noticed(guards.BLOCKED, verdict)
     result = call_tool(functions, *call)
     trial.called.append(Called(*call, result))
-    return {**result, wire.NOTICE: verdict.text} if verdict is not None else result
+    return _noticed(result, verdict) if verdict is not None else result
+
+
+def _noticed(result: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
+    """Return the response's body with the guard's words added to those already there."""
+    said = [text for text in (result.get(wire.NOTICE), verdict.text) if text]
+    return {**result, wire.NOTICE: " ".join(map(str, said))}
 
 
 def call_tool(functions: Mapping[str, Any], name: str, args: Any) -> dict[str, Any]:
     """Run one tool; whatever goes wrong becomes an error that the model can read."""
     if name not in functions:
         return {"error": f"unknown function {name!r}; known: {', '.join(functions)}"}
-    try:
-        result = functions[name](**args)
+    try:  # copies: what a tool does to its arguments or its result later must not reach the history
+        result = copy.deepcopy(functions[name](**copy.deepcopy(args)))
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     return result if isinstance(result, dict) else {"result": result}

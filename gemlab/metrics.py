@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import contents as wire
-from . import models, rules, tasks, trace
+from . import guards, models, rules, tasks, trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,11 +23,12 @@ def frame(traces: Sequence[dict[str, Any]]) -> pd.DataFrame:
 def row(one: dict[str, Any]) -> dict[str, Any]:
     """Return the metrics of one trace.
 
-    `redundant`: successful calls whose name and canonical arguments equal an earlier successful call of the
-    trial with an equal result. `refetch`: those of the task's first tool. `requests`: requests made, refused
-    ones included, resends not (`resent`); `answered`: those with a response. Tokens: sums over requests as the
-    API counted them; output is candidates plus thoughts. `signatures_returned`: share of the signatures
-    received before the last request that it held, None where there were none.
+    `calls`: executed calls; blocked ones count in `blocks` alone. `redundant`: successful calls whose name and
+    canonical arguments equal an earlier successful call of the trial with an equal result. `refetch`: those of
+    the task's first tool. `requests`: requests made, refused ones included, resends not (`resent`); `answered`:
+    those with a response. Tokens: sums over requests as the API counted them; output is candidates plus
+    thoughts. `signatures_returned`: share of the signatures received before the last request that it held, None
+    where there were none.
     """
     steps = one["steps"]
     done = _calls(one)
@@ -57,7 +58,7 @@ def row(one: dict[str, Any]) -> dict[str, Any]:
         "forced": one["forced"],
         "nudges": verdicts["nudge"],
         "blocks": verdicts["block"],
-        "resent": sum(len(step["failures"]) for step in steps if step["response"]),
+        "resent": sum(max(len(step["failures"]) - (step["response"] is None), 0) for step in steps),
         "seconds": one["seconds"],
     }
 
@@ -84,9 +85,14 @@ _USAGE = (
 
 
 def _calls(one: dict[str, Any]) -> list[tuple[dict, Any]]:
-    """Return all calls of the trial with their results, in order; those without an answer are left out."""
+    """Return the executed calls of the trial with their results, in order: answered, and not blocked."""
     pairs = [p for g in wire.groups(trace.received(one)) if g.is_step for p in wire.answered_calls(g)]
-    return [(call, wire.without_notice(r.get("response"))) for call, r in pairs if r is not None]
+    answered = [(call, r.get("response")) for call, r in pairs if r is not None]
+    return [(call, wire.without_notice(body)) for call, body in answered if not _is_blocked(body)]
+
+
+def _is_blocked(body: Any) -> bool:
+    return isinstance(body, dict) and wire.NOTICE in body and wire.without_notice(body) == guards.BLOCKED
 
 
 def _redundant(done: Sequence[tuple[dict, Any]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,8 +18,8 @@ _LONGEST = 60.0
 
 def server_delay(error: BaseException | None) -> float | None:
     """Return the seconds that a RetryInfo asks to wait, or None."""
-    details = error.body.get("error", {}).get("details") if isinstance(error, Unavailable) else None
-    for detail in details or []:
+    said = error.body.get("error") if isinstance(error, Unavailable) else None
+    for detail in (said.get("details") or []) if isinstance(said, dict) else []:
         if str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
             found = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
             return float(found[1]) if found else None
@@ -34,12 +35,13 @@ def _wait(state: tenacity.RetryCallState) -> float:
 async def resend(send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS) -> tuple[Any, list[dict[str, Any]]]:
     """Call `send` until it answers; return the answer and what failed before it.
 
-    Errors of the way (429, 5xx, lost connections) are tried again up to `attempts` times; a refusal is not.
+    Errors of the way (429, 5xx, lost connections, what is no JSON) are tried again up to `attempts` times; a
+    refusal is not, nor is an answer that the client cannot read (ValueError).
     Raises the last error with the failures so far in its attribute `failures`.
     """
     failures: list[dict[str, Any]] = []
     retrying = tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception_type((Unavailable, httpx2.TransportError)),
+        retry=tenacity.retry_if_exception_type((Unavailable, httpx2.TransportError, json.JSONDecodeError)),
         stop=tenacity.stop_after_attempt(attempts),
         wait=_wait,
         reraise=True,
@@ -49,10 +51,10 @@ async def resend(send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS) -
             with attempt:
                 try:
                     answer = await send()
-                except (Unavailable, Refused, httpx2.TransportError) as error:
+                except (Unavailable, Refused, httpx2.TransportError, ValueError) as error:
                     failures.append(describe(error))
                     raise
-    except (Unavailable, Refused, httpx2.TransportError) as error:
+    except (Unavailable, Refused, httpx2.TransportError, ValueError) as error:
         error.failures = failures
         raise
     return answer, failures

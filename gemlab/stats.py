@@ -97,9 +97,20 @@ def _bootstrap(values: np.ndarray, method: str) -> Interval:
 # --- paired comparisons -------------------------------------------------------------------------------------
 
 
+def _paired(arm: Sequence[float], control: Sequence[float]) -> np.ndarray:
+    if len(arm) != len(control):
+        raise ValueError(f"paired arms have one value an instance each, not {len(arm)} and {len(control)}")
+    return np.asarray([arm, control], float)
+
+
 def compare_binary(arm: Sequence[float], control: Sequence[float]) -> Comparison:
     """Compare two paired 0/1 outcomes, one trial an instance: exact McNemar, Newcombe's paired interval."""
-    a, k = np.asarray(arm, bool), np.asarray(control, bool)
+    values = _paired(arm, control)
+    if not np.isin(values, (0.0, 1.0)).all():
+        raise ValueError("binary outcomes are 0 or 1")
+    if not len(arm):
+        return Comparison(math.nan, (math.nan, math.nan), 1.0, "McNemar exact", 0, 0, 0)
+    a, k = values.astype(bool)
     both, b, c = int((a & k).sum()), int((a & ~k).sum()), int((~a & k).sum())
     p = scipy_stats.binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
     difference = (b - c) / len(a)
@@ -130,7 +141,12 @@ def newcombe(both: int, b: int, c: int, n: int) -> Interval:
 
 def compare_means(arm: Sequence[float], control: Sequence[float]) -> Comparison:
     """Compare paired means over instances: sign-flip permutation test, BCa bootstrap interval."""
-    d = np.asarray(arm, float) - np.asarray(control, float)
+    values = _paired(arm, control)
+    if not np.isfinite(values).all():
+        raise ValueError("a missing value has no place in a paired comparison: leave the instance out")
+    if not len(arm):
+        return Comparison(math.nan, (math.nan, math.nan), 1.0, "sign-flip permutation", 0, 0, 0)
+    d = values[0] - values[1]
     p = 1.0
     if np.any(d):
         p = scipy_stats.permutation_test(
@@ -167,7 +183,8 @@ def e_value(b: int, c: int, a: float = 0.5) -> float:
 
     Valid at every look; stop where it reaches 1/alpha.
     """
-    return float(np.exp(betaln(b + a, c + a) - betaln(a, a) + (b + c) * math.log(2)))
+    with np.errstate(over="ignore"):  # beyond the range of floats it is infinite
+        return float(np.exp(betaln(b + a, c + a) - betaln(a, a) + (b + c) * math.log(2)))
 
 
 def flip_rate(outcomes: Sequence[Sequence[Any]]) -> float | None:

@@ -46,7 +46,7 @@ def pack(trial: Trial, backend: str) -> dict[str, Any]:
     return {
         "version": VERSION,
         "trial": spec.id,
-        "arm": vars(spec.arm),
+        "arm": dict(vars(spec.arm)),
         "task": spec.task,
         "instance": spec.instance,
         "repeat": spec.repeat,
@@ -81,7 +81,7 @@ def _step(step: dict[str, Any], pool: _Pool, config: dict[str, Any]) -> dict[str
         "changed": changed,
         "response": step["response"],
         "failures": step["failures"],
-        "verdicts": [vars(v) for v in step.get("verdicts", ())],
+        "verdicts": [dict(vars(v)) for v in step.get("verdicts", ())],
         "seconds": round(step.get("seconds", 0.0), 6),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,8 +77,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run the trials that `path` does not hold yet, append each as it ends, return all traces.
 
-    Works inside a notebook's running event loop and outside of one. Raises ValueError where the file holds
-    trials of other settings, OSError where it cannot be written.
+    Works inside a notebook's running event loop and outside of one. Raises ValueError where two trials have
+    one id or the file holds trials of other settings, OSError where it cannot be written.
     """
     return _outside_of_loops(run_async(specs, backend, path, concurrency, progress))
 
@@ -90,6 +91,9 @@ async def run_async(
     progress: Callable[[str], None] | None = print,
 ) -> list[dict[str, Any]]:
     """Like `run`, for callers with an event loop of their own."""
+    twice = sorted(name for name, n in Counter(s.id for s in specs).items() if n > 1)
+    if twice:
+        raise ValueError(f"every trial needs an id of its own: {', '.join(twice)}")
     done = _resume(specs, backend, path)
     todo = [s for s in specs if s.id not in done]
     report = _Progress(len(specs), len(done), progress)

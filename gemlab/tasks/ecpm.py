@@ -146,9 +146,9 @@ def _names_days(answer: str, days: list[str], settings: dict[str, dict[str, Any]
         return f"names the days {sorted(set(named))}, right are {days}"
     pieces = re.split(r"(?=\d{4}-\d{2}-\d{2})", answer)
     for day in days:
-        about = " ".join(p for p in pieces if p.startswith(day))
+        about = " ".join(p.removeprefix(day) for p in pieces if p.startswith(day))
         gone = [network for network in settings[day]["waterfall"] if network not in about.lower()]
-        prices = [float(n) for n in re.findall(r"\d+\.\d+", about)]
+        prices = [float(n) for n in re.findall(r"\d+(?:\.\d+)?", about)]
         if not any(abs(price - settings[day]["floor"]) < 0.005 for price in prices):
             gone.append("floor")
         if gone:
