@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Annotated
 
@@ -32,7 +33,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", help="spend what the estimate says")] = False,
 ) -> None:
     """Run an experiment and leave its table, figures, traces and report in one folder."""
-    from . import batch, experiment
+    from . import batch, experiment, tables
 
     chosen = experiment.load(name)
     known = experiment.defaults(chosen.notebook)
@@ -41,6 +42,8 @@ def run(
         given["backend"] = backend
     parameters = batch.prepare(chosen, given, yes)
     where = batch.run(chosen, parameters, out)
+    summary = json.loads((where / "summary.json").read_text("utf-8"))
+    print(f"\n{tables.text(tables.arms(summary))}\n", *summary["notes"], sep="\n")
     print(f"\nreport   {where / 'report.html'}\nsummary  {where / 'summary.json'}\ntraces   {where / 'trials.jsonl'}")
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+from IPython.display import Image
 from matplotlib.figure import Figure
 
 from .loop import OUTCOMES
-from .report import Results, p_text
+from .report import Results
+from .tables import p_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -179,8 +181,8 @@ def _caption(figure: Figure, results: Results, extra: str = "") -> None:
     figure.supxlabel(text + (f" · {extra}" if extra else ""), fontsize=8, color=GREY, x=0.01, ha="left")
 
 
-def save(figure: Figure, path: Path) -> Figure:
-    """Write the figure as PNG and hand it back, so that a notebook's cell shows it."""
+def save(figure: Figure, path: Path) -> Image:
+    """Write the figure as PNG and return it as a picture, so that a notebook's cell shows it."""
     with mpl.rc_context(STYLE):
         figure.savefig(path)
-    return figure
+    return Image(data=path.read_bytes(), width=round(100 * figure.get_figwidth()))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import metrics, stats
+from . import metrics, stats, tables
 from .loop import OUTCOMES
 
 if TYPE_CHECKING:
@@ -145,40 +145,13 @@ class Results:
         """Return the arms as a table for people."""
         import pandas as pd
 
-        rows = {}
-        for arm, a in self.summary()["arms"].items():
-            rows[arm] = {
-                "trials": a["trials"],
-                **{o: a["outcomes"][o] for o in OUTCOMES if any(self.rows.outcome == o) or o == "completed"},
-                "completion": _percent(a["completion_rate"], a["completion_ci"]),
-                "redundant calls": _number(a["redundant_mean"], a["redundant_ci"]),
-                "refetches": _number(a["refetch_mean"]),
-                "requests": _number(a["requests_mean"]),
-                "signatures returned": _percent(a["signatures_returned"]),
-                "prompt tokens a request": f"{a['prompt_tokens_per_request']:.0f}",
-                "pin": a["pin"],
-            }
-        return pd.DataFrame.from_dict(rows, orient="index")
+        return pd.DataFrame.from_dict(tables.arms(self.summary()), orient="index")
 
     def comparison_table(self) -> pd.DataFrame:
         """Return the comparisons as a table for people."""
         import pandas as pd
 
-        shown = []
-        for c in self.comparisons():
-            one = _percent if c["metric"] == "completed" else _number
-            shown.append(
-                {
-                    "metric": c["metric"],
-                    "arm − control": f"{c['arm']} − {c['control']}",
-                    "difference": one(c["difference"], c["ci"]),
-                    "p": p_text(c["p"]).removeprefix("p ").removeprefix("= "),
-                    "p adjusted": p_text(c["p_adjusted"]).removeprefix("p ").removeprefix("= "),
-                    "test": c["test"],
-                    "higher / lower": f"{c['higher']} / {c['lower']} of {c['instances']}",
-                }
-            )
-        return pd.DataFrame(shown)
+        return pd.DataFrame(tables.comparisons(self.comparisons()))
 
     def reading(self) -> str:
         """Return one paragraph that reads the comparisons, with the region of practical equivalence."""
@@ -186,7 +159,9 @@ class Results:
         for c in self.comparisons():
             percent = c["metric"] == "completed"
             size, low, high = c["difference"], *c["ci"]
-            shown = _percent(size, (low, high), sign=True) if percent else _number(size, (low, high), sign=True)
+            shown = (
+                tables.percent(size, (low, high), sign=True) if percent else tables.number(size, (low, high), sign=True)
+            )
             unit = "points of completion" if percent else "redundant calls a trial"
             refused = int((self.of(c["arm"]).outcome == "refused").sum())
             cause = f" ({refused} trials were refused, not failed by the model)" if percent and refused else ""
@@ -229,27 +204,6 @@ def _json(value: Any) -> Any:
         return None
     # Significant digits, not places: a p-value of 1e-12 is not zero.
     return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-def p_text(p: float) -> str:
-    """Return a p-value for people."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
-
-
-def _percent(value: float | None, ci: Sequence[float] | None = None, sign: bool = False) -> str:
-    if value is None:
-        return "–"
-    plus = "+" if sign else ""
-    text = f"{100 * value:{plus}.0f}%"
-    return text if not ci or None in ci else f"{text} [{100 * ci[0]:{plus}.0f}, {100 * ci[1]:{plus}.0f}]"
-
-
-def _number(value: float | None, ci: Sequence[float] | None = None, sign: bool = False) -> str:
-    if value is None:
-        return "–"
-    plus = "+" if sign else ""
-    text = f"{value:{plus}.2f}"
-    return text if not ci or None in ci else f"{text} [{ci[0]:{plus}.2f}, {ci[1]:{plus}.2f}]"
 
 
 def _verdict(low: float, high: float, region: float) -> str:
