@@ -20,8 +20,10 @@ class RunFailed(RuntimeError):
     """A run that started did not end; what it finished lies in its folder."""
 
 
-def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool) -> dict[str, Any]:
+def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: str = "") -> dict[str, Any]:
     """Check everything that can be checked before a kernel starts; return the notebook's parameters.
+
+    A folder `out` that holds trials of other settings is refused here, before anything in it is touched.
 
     On the real API: prints what the run will take, and raises BadInput unless `yes`. Raises BadInput and
     backends.NoKey.
@@ -30,12 +32,15 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool) -> dict
     names = ("arms", "task", "model", "instances", "repeats", "seed")
     try:
         specs = trials.plan(**{n: parameters[n] for n in names}) if set(names) <= set(parameters) else []
-        if parameters.get("backend", "sim") == "sim":
+        chosen = parameters.get("backend", "sim")
+        if out and specs:
+            trials.finished(specs, chosen, Path(out).expanduser() / "trials.jsonl")
+        if chosen == "sim":
             # Building the backend would import the SDK, a second, for a process that sends nothing.
             if "model" in parameters:
                 models.profile(models.serve(parameters["model"]))
             return parameters
-        backend = backends.get(parameters["backend"])
+        backend = backends.get(chosen)
     except ValueError as error:
         raise BadInput(str(error)) from None
     print(costs.estimate(specs) if specs else "cost unknown: the notebook has no trial parameters")
@@ -80,6 +85,7 @@ def run(experiment: Experiment, parameters: Mapping[str, Any], out: str = "") ->
                 str(executed),
                 parameters={**parameters, "out": str(where)},
                 kernel_name="python3",
+                language="python",
                 kernel_manager_class=_ipc_manager(sockets),
                 progress_bar=False,
                 stdout_file=sys.stdout,

@@ -40,7 +40,7 @@ def run(
     given = dict(experiment.override(text, known) for text in parameter or [])
     if backend:
         given["backend"] = backend
-    parameters = batch.prepare(chosen, given, yes)
+    parameters = batch.prepare(chosen, given, yes, out)
     where = batch.run(chosen, parameters, out)
     summary = json.loads((where / "summary.json").read_text("utf-8"))
     print(f"\n{tables.text(tables.arms(summary))}\n", *summary["notes"], sep="\n")

@@ -154,14 +154,16 @@ def _json_only(name: str, value: Any) -> None:
 
 
 def folder(out: str | Path, name: str) -> Path:
-    """Return the run's folder as an absolute path, made if need be: `out`, or `runs/<name>/<time>`.
+    """Return the run's folder as an absolute path, made if need be: `out`, or `runs/<name>/<time>` here.
 
     Raises BadInput where it cannot be made or written.
     """
     if out:
         made = Path(out).expanduser().resolve()
     else:
-        base = Path("runs").resolve() / name / time.strftime("%Y%m%d-%H%M%S")
+        # A notebook opened by hand works in notebooks/; its runs belong beside the others.
+        here = ROOT if Path.cwd() == ROOT / "notebooks" else Path.cwd()
+        base = here / "runs" / name / time.strftime("%Y%m%d-%H%M%S")
         made = next(p for i in range(1000) if not (p := base if not i else base.with_name(f"{base.name}-{i}")).exists())
     try:
         made.mkdir(parents=True, exist_ok=True)

@@ -60,7 +60,10 @@ _KNOWN: dict[str, Profile] = {
     "gemini-3.6-flash": _G36,
     "gemini-3.7-flash": _G37,
     "gemini-3.8-flash": replace(_G37, id_mismatch="refuse"),
-    "gemini-4-argon": replace(_G37, family="gemini-4", id_mismatch="refuse"),
+    **dict.fromkeys(
+        ("gemini-4-argon", "gemini-4-carbon", "gemini-4-hydrogen", "gemini-4-neon"),
+        replace(_G37, family="gemini-4", id_mismatch="refuse"),
+    ),
 }
 
 # Requested → served, as announced or recorded up to 30 Nov 2026.
@@ -85,6 +88,16 @@ def known_models() -> list[str]:
     return list(_KNOWN)
 
 
+def is_known(model: str) -> bool:
+    """Tell whether the id, or one that it is a dated or suffixed form of, is listed by name."""
+    return _base(model.removeprefix("models/")) is not None
+
+
+def _base(name: str) -> Profile | None:
+    prefixes = [k for k in _KNOWN if name == k or name.startswith(k + "-")]
+    return _KNOWN[max(prefixes, key=len)] if prefixes else None
+
+
 def profile(model: str, service: str = DEVELOPER, **switches: str) -> Profile:
     """Return the profile of a served model; raises ValueError for an id of no known family.
 
@@ -92,8 +105,7 @@ def profile(model: str, service: str = DEVELOPER, **switches: str) -> Profile:
     id not listed takes its generation's. `switches` override single fields.
     """
     name = model.removeprefix("models/")
-    prefixes = [k for k in _KNOWN if name == k or name.startswith(k + "-")]
-    base = _KNOWN[max(prefixes, key=len)] if prefixes else _generation(name)
+    base = _base(name) or _generation(name)
     if base is None:
         raise ValueError(f"unknown model {model!r}; known: {', '.join(_KNOWN)}")
     return replace(base, model=name, service=service, **switches)

@@ -39,7 +39,7 @@ def steps(n: int) -> Pruning:
         if cannot_prune(contents):
             return list(contents)
         found = [i for i, g in enumerate(groups) if g.is_step]
-        kept = set(found[len(found) - n :] if n else [])
+        kept = set(found[-n:] if n else [])
         if found and found[-1] == len(groups) - 1:
             kept.add(found[-1])
         messages = [i for i, g in enumerate(groups) if not g.is_step]

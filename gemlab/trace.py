@@ -124,6 +124,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def mend(path: Path) -> None:
     """Cut a file back to its last whole line, so that appending cannot glue two traces together."""
+    if not path.exists():
+        return
     raw = path.read_bytes()
     whole = raw.rfind(b"\n") + 1
     if whole < len(raw):

@@ -94,11 +94,12 @@ async def run_async(
     twice = sorted(name for name, n in Counter(s.id for s in specs).items() if n > 1)
     if twice:
         raise ValueError(f"every trial needs an id of its own: {', '.join(twice)}")
-    done = _resume(specs, backend, path)
+    done = finished(specs, backend.name, path)
     todo = [s for s in specs if s.id not in done]
     report = _Progress(len(specs), len(done), progress)
     queue = iter(todo)
     path.parent.mkdir(parents=True, exist_ok=True)
+    trace.mend(path)
     with path.open("a", encoding="utf-8") as file:
 
         async def work() -> None:
@@ -119,11 +120,10 @@ async def run_async(
     return [done[s.id] for s in specs]
 
 
-def _resume(specs: Sequence[Spec], backend: Backend, path: Path) -> dict[str, dict[str, Any]]:
-    """Return the traces already there by id, after checking that they are of these very settings."""
+def finished(specs: Sequence[Spec], backend: str, path: Path) -> dict[str, dict[str, Any]]:
+    """Return the traces of done trials by id; raises ValueError where the file's are of other settings."""
     if not path.exists():
         return {}
-    trace.mend(path)
     wanted = {s.id: s for s in specs}
     done = {}
     for one in trace.read(path):
@@ -132,7 +132,7 @@ def _resume(specs: Sequence[Spec], backend: Backend, path: Path) -> dict[str, di
             raise ValueError(f"{path} holds trial {one['trial']}, which this run does not: choose another folder")
         asked = {
             "arm": vars(spec.arm), "task": spec.task, "model": spec.model, "seed": spec.seed,
-            "backend": backend.name,
+            "backend": backend,
         }  # fmt: skip
         differing = [f for f in _FIELDS if one.get(f) != asked[f]]
         if differing:

@@ -82,12 +82,10 @@ class _Emulator:
         return Response(_pretty(chunks), media_type=_JSON)
 
     def _profile(self, requested: str, version: str, method: str, service: str) -> Profile:
-        if requested.endswith("-latest") and version == "v1":
+        served = models.serve(requested, self.routes)
+        if not models.is_known(served) or (requested.endswith("-latest") and version == "v1"):
             raise errors.not_found(requested, version, method)
-        try:
-            return models.profile(models.serve(requested, self.routes), service, **self.switches)
-        except ValueError:
-            raise errors.not_found(requested, version, method) from None
+        return models.profile(served, service, **self.switches)
 
     def judge(self, body: dict[str, Any], profile: Profile) -> tuple[View, bool]:
         """Refuse what the served model's API refuses; return what the model sees, and whether ids mismatch.

@@ -1,0 +1,64 @@
+"""The command line as a user meets it: one clear line for bad input, never a traceback, no key anywhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def gemlab(*words, **environment):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("GEMINI_", "GOOGLE_"))}
+    command = [sys.executable, "-c", "from gemlab.cli import main; main()", *words]
+    return subprocess.run(command, capture_output=True, text=True, env={**clean, **environment}, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "nope"], "no experiment 'nope'"),
+        (["run", "signature_ab", "-p", "foo=1"], "unknown parameter foo"),
+        (["run", "signature_ab", "-p", "instances=many"], "whole number"),
+        (["run", "signature_ab", "--backend", "nope"], "unknown backend"),
+        (["run", "signature_ab", "--backend", "gemini"], "GEMINI_API_KEY"),
+        (["run", "signature_ab", "--out", "/dev/null/x"], "cannot write"),
+        (["serve", "--port", "99999999"], "cannot serve"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(words, says):
+    done = gemlab(*words)
+    assert done.returncode == 2
+    assert says in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_no_network_is_one_line_and_shows_no_key():
+    done = gemlab(
+        *("run", "signature_ab", "-p", "instances=1", "--backend", "gemini", "--yes"),
+        GEMINI_API_KEY="super-secret-key",
+        GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9",
+    )
+    assert done.returncode == 2 and "no connection" in done.stderr
+    assert "super-secret-key" not in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom gemlab import cli\n"
+        "sys.argv = ['gemlab', '--help']\n"
+        "try: cli.main()\nexcept SystemExit: pass\n"
+        "print({'google.genai', 'pandas', 'scipy', 'matplotlib', 'papermill', 'starlette'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "Commands:" in done.stdout and done.stdout.strip().endswith("set()")
+
+
+def test_a_port_in_use_is_one_line():
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = gemlab("serve", "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 2 and "cannot serve" in done.stderr and done.stderr.count("\n") == 1
