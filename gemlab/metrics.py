@@ -54,7 +54,7 @@ def row(one: dict[str, Any]) -> dict[str, Any]:
         "lost": sum(f.verdict == "lost" for f in findings),
         **tokens([step["response"] for step in steps if step["response"]]),
         "served": ", ".join(one["served"]) or None,
-        "pin": None if not one["served"] else not one["warnings"],
+        "pin": _pin(one),
         "forced": one["forced"],
         "nudges": verdicts["nudge"],
         "blocks": verdicts["block"],
@@ -118,6 +118,13 @@ def _returned(one: dict[str, Any]) -> float | None:
     last = [one["contents"][i] for i in steps[-1]["contents"]]
     sent = Counter(raw for _, _, part in wire.walk(last) if (raw := _signature(part)))
     return (received & sent).total() / received.total()
+
+
+def _pin(one: dict[str, Any]) -> bool | None:
+    """Tell whether every answer came from the requested model; None where one does not say and none differs."""
+    answers = [wire.answer(step["response"]) for step in one["steps"] if step["response"]]
+    matches = {models.Pin(one["model"], answer.served).match for answer in answers} or {None}
+    return False if False in matches else None if None in matches else True
 
 
 def _signature(part: dict[str, Any]) -> bytes | None:

@@ -165,7 +165,7 @@ class Results:
             unit = "points of completion" if percent else "redundant calls a trial"
             refused = int((self.of(c["arm"]).outcome == "refused").sum())
             cause = f" ({refused} trials were refused, not failed by the model)" if percent and refused else ""
-            verdict = _verdict(low, high, c["equivalence"])
+            verdict = _verdict(low, high, c["equivalence"], c["p_adjusted"])
             lines.append(f"{c['arm']} against {c['control']}: {shown} {unit}, {verdict}{cause}.")
         lines += [n for n in self.notes() if "refused" in n or n.startswith(("Scripted", "Measured", "Model pin"))]
         return "\n".join(f"- {line}" for line in lines)
@@ -206,13 +206,14 @@ def _json(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def _verdict(low: float, high: float, region: float) -> str:
-    if low > 0 or high < 0:
+def _verdict(low: float, high: float, region: float, p: float) -> str:
+    """Read an interval and a test together: the test shows a difference, the interval its size."""
+    if p < 0.05:
         beyond = low > region or high < -region
         return "a difference" + (" beyond practical equivalence" if beyond else "")
     if -region < low and high < region:
         return "practically equivalent"
-    return "no difference shown, and none excluded"
+    return f"no difference shown ({tables.p_text(p)}), and none excluded"
 
 
 def _short(text: str | None, most: int = 110) -> str:

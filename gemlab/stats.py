@@ -147,8 +147,8 @@ def compare_means(arm: Sequence[float], control: Sequence[float]) -> Comparison:
     if not len(arm):
         return Comparison(math.nan, (math.nan, math.nan), 1.0, "sign-flip permutation", 0, 0, 0)
     d = values[0] - values[1]
-    p = 1.0
-    if np.any(d):
+    p = 1.0  # with one instance both signs are as likely
+    if len(d) > 1 and np.any(d):
         p = scipy_stats.permutation_test(
             (d,),
             np.mean,

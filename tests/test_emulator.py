@@ -18,6 +18,7 @@ from gemlab import backends, models
 from gemlab import contents as wire
 from gemlab.emulator.app import create_app
 from gemlab.emulator.view import Reply
+from gemlab.loop import Arm, Spec, run
 
 OLD, G25, G35, G36, G37, G38 = (
     "gemini-3-flash-preview", "gemini-2.5-flash", "gemini-3.5-flash", "gemini-3.6-flash", "gemini-3.7-flash",
@@ -190,8 +191,6 @@ async def test_no_value_anywhere_in_a_request_breaks_the_emulator():
             return await super().handle_async_request(request)
 
     backend = backends.simulated(transport=Keep(backends.emulator()))
-    from gemlab.loop import Arm, Spec, run
-
     await run(backend, Spec(Arm("a"), "ecpm", OLD, 1, 0, 1))
     longest = max(seen, key=lambda body: len(json.dumps(body)))
     values = (None, 10**400, "\ud800", [None], {"text": None}, {"": {}}, True)

@@ -1,0 +1,166 @@
+import asyncio
+import json
+
+import httpx2
+import pytest
+
+from gemlab import backends, loop, trace, trials
+from gemlab.emulator.scripted import Parameters
+from gemlab.models import DEVELOPER
+
+LOOPING = Parameters(repeat=0.7, quit=0.0, heed=0.0)
+
+
+class Tap(httpx2.AsyncBaseTransport):
+    """Passes on to the emulator; keeps the bodies of requests and responses."""
+
+    def __init__(self, parameters=None):
+        self.inner = httpx2.ASGITransport(backends.emulator(parameters=parameters))
+        self.sent, self.got = [], []
+
+    async def handle_async_request(self, request):
+        self.sent.append(json.loads(request.content))
+        answer = await self.inner.handle_async_request(request)
+        self.got.append(json.loads(await answer.aread()))
+        return answer
+
+
+def spec(task="ecpm", model="gemini-2.5-flash", **arm):
+    return trials.plan([{"name": "x", **arm}], task, model, 1, seed=2)[0]
+
+
+def packed(tap, one):
+    """Run a trial and return its trace as it is read from disk."""
+    trial = asyncio.run(loop.run(backends.simulated(transport=tap), one))
+    return json.loads(trace.dumps(trace.pack(trial, "sim"))), trial
+
+
+@pytest.mark.parametrize("task", ["ecpm", "ecpm-two-turns", "search"])
+@pytest.mark.parametrize(
+    "arm",
+    [
+        {},
+        {"history": "strip"},
+        {"history": "rebuild"},
+        {"history": "dummy", "pruning": "steps(1)"},
+        {"history": "first_only", "pruning": "window(3)"},
+        {"guard": "default"},
+    ],
+    ids=str,
+)
+def test_a_trace_holds_exactly_what_was_sent_and_received(task, arm):
+    tap = Tap(LOOPING)
+    found, trial = packed(tap, spec(task, **arm))
+    unpacked = list(trace.requests(found))
+    assert [r["contents"] for r in unpacked] == [r["contents"] for r in tap.sent]
+    answered = [i for i, step in enumerate(found["steps"]) if step["response"]]
+    assert [unpacked[i] for i in answered] == [tap.sent[i] for i in answered]
+    assert [found["steps"][i]["response"] for i in answered] == [tap.got[i] for i in answered]
+    assert trace.received(found) == trial.received
+
+
+def test_a_forced_answer_changes_one_request_only():
+    tap = Tap(LOOPING)
+    found, trial = packed(tap, spec(guard="default"))
+    assert trial.forced and "toolConfig" not in found["config"]
+    assert ["toolConfig" in step["changed"] for step in found["steps"]] == [False] * (len(tap.sent) - 1) + [True]
+
+
+def test_each_content_is_kept_once():
+    found, trial = packed(Tap(LOOPING), spec())
+    assert all(c in found["contents"] for c in trial.received)
+    assert not any(c in found["contents"][:i] for i, c in enumerate(found["contents"]))
+    assert sum(len(step["contents"]) for step in found["steps"]) > 2 * len(found["contents"])
+
+
+def test_a_refused_request_is_kept_with_what_was_handed_over():
+    tap = Tap()
+    found, _ = packed(tap, spec(model="gemini-3.8-flash", history="strip"))
+    assert found["outcome"] == "refused"
+    last = found["steps"][-1]
+    assert [found["contents"][i] for i in last["contents"]] == tap.sent[-1]["contents"]
+    assert last["response"] is None and last["failures"] == [{"status": 400, "body": tap.got[-1]}]
+
+
+def test_a_trace_is_no_way_back_into_the_arm():
+    one = spec()
+    asyncio.run(loop.run(backends.simulated(), one))
+    made = trace.pack(loop.Trial(one), "sim")
+    made["arm"]["name"] = "other"
+    assert one.arm.name == "x"
+
+
+def test_no_key_and_no_header_gets_into_the_file(tmp_path, scripted):
+    key = "AIza-secret-0123456789"
+    seen = []
+
+    class Headers(Tap):
+        async def handle_async_request(self, request):
+            seen.append(dict(request.headers))
+            return await super().handle_async_request(request)
+
+    busy = {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}
+    path = tmp_path / "trials.jsonl"
+    for name, transport in (("good", Headers()), ("bad", scripted((400, busy)))):
+        client = backends._client(transport, api_key=key, base_url="http://emulator")
+        arms = [{"name": name, "history": "strip"}]
+        target = path.with_name(f"{name}.jsonl")
+        trials.run(
+            trials.plan(arms, "ecpm", "gemini-3.8-flash", 2),
+            backends.Backend("sim", client, DEVELOPER, None),
+            target,
+            progress=None,
+        )
+        text = target.read_text("utf-8").lower()
+        assert len(text) > 1000
+        for secret in (key.lower(), "aiza", "x-goog", "user-agent", "authorization", "http://emulator"):
+            assert secret not in text
+    assert any(key in headers.values() for headers in seen), "the key was not sent at all"
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def line(name, **values):
+    return trace.dumps({"trial": name, **values}).encode()
+
+
+def test_read_takes_the_later_of_two_and_leaves_a_cut_line_out(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(line("a", n=1) + line("b", n=2) + line("a", n=3) + line("c", n=4)[:-5])
+    assert trace.read(path) == [{"trial": "a", "n": 3}, {"trial": "b", "n": 2}]
+    path.write_bytes(b"")
+    assert trace.read(path) == []
+
+
+def test_read_keeps_every_character(tmp_path):
+    path = tmp_path / "t.jsonl"
+    odd = "line\u2028paragraph\u2029next\x85tab\tnull\x00 newline\n\r 日本 😀 é"
+    path.write_bytes(line("a", text=odd) + line("b", text=odd))
+    assert [t["text"] for t in trace.read(path)] == [odd, odd]
+
+
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (b"{oops}\n", "line 2: no trace .JSONDecodeError"),
+        (b"[]\n", "line 2: no trace .TypeError"),
+        (b'{"arm": 1}\n', "line 2: no trace .KeyError"),
+        (b"\n", "line 2: no trace"),
+        (b'{"trial": "\xff"}\n', "line 2: no trace .UnicodeDecodeError"),
+    ],
+)
+def test_any_other_broken_line_is_told_with_its_place(tmp_path, raw, what):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(line("a") + raw + line("b"))
+    with pytest.raises(trace.TraceError, match=what):
+        trace.read(path)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 13])
+def test_mend_cuts_back_to_whole_lines(tmp_path, cut):
+    path = tmp_path / "t.jsonl"
+    whole = line("a") + line("b")
+    path.write_bytes(whole + line("c")[:cut])
+    trace.mend(path)
+    assert path.read_bytes() == whole
