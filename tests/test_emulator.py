@@ -79,7 +79,7 @@ async def test_routes_that_exist(path):
     ids=["unknown model", "alias on v1", "unknown method", "unknown version"],
 )
 async def test_what_is_not_found_is_said_in_the_apis_words(version, model, method):
-    response = await send(app(), f"/{version}/models/{model}:{method}", ASK)
+    response = await send(app(routes=models.ROUTES), f"/{version}/models/{model}:{method}", ASK)
     assert response.status_code == 404
     assert response.json()["error"] == {
         "code": 404,

@@ -15,7 +15,7 @@ from google.genai import types
 
 from gemlab import backends, history, models
 from gemlab import contents as wire
-from gemlab.emulator import signatures
+from gemlab.emulator import signatures, view
 from gemlab.emulator.app import create_app
 from gemlab.emulator.scripted import Parameters
 from gemlab.emulator.view import Reply
@@ -159,6 +159,18 @@ async def test_whose_thoughts_are_read_shows_in_the_prompts_tokens(model, read):
             sent = {**body, "contents": [*body["contents"], *step, *tail]}
             prompts.append((await send(app, model, sent)).json()["usageMetadata"]["promptTokenCount"])
         assert prompts[0] - prompts[1] == (thought if counted else 0)
+
+
+async def test_signatures_and_ids_do_not_change_the_draws():
+    """Arms with the same visible history get the same random numbers: what differs comes from the thoughts."""
+    body = await history_of(2, G36)
+    bare = {**body, "contents": history.rebuild(body["contents"])}
+    assert json.dumps(bare) != json.dumps(body)
+    profile = models.profile(G36)
+    draws = [view.read(b, profile).rng("slip").random() for b in (body, bare)]
+    assert draws[0] == draws[1]
+    changed = [*body["contents"], {"role": "user", "parts": [{"text": "so?"}]}]
+    assert view.read({**body, "contents": changed}, profile).rng("slip").random() != draws[0]
 
 
 # --- an arm can change nothing but the request --------------------------------------------------------------

@@ -224,7 +224,7 @@ ACCEPTED = {
     "a part of a signature alone": (OLD, lambda s: [U("q"), M("x", {"thoughtSignature": s()}), U("q")]),
     "a text without its signature": (OLD, lambda s: [U("q"), M("x"), U("q")]),
     "a text with a foreign signature": (
-        OLD, lambda s: [U("q"), M({"text": "x", "thoughtSignature": s.altered()}), U("q")]
+        OLD, lambda s: [U("q"), M({"text": "x", "thoughtSignature": s.altered()}, fc("a", s())), U(fr("a"))]
     ),
     "unsigned call in an older turn": (OLD, lambda s: [U("q"), *STEP, M("x"), U("q")]),
     "a user text moves the border of the turn": (

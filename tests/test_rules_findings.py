@@ -103,11 +103,12 @@ STEP = (M(fc("a", S)), U(fr("a")))
             [U("q"), M(fc("a", S, "x")), U(fr("a", "y"))],
             [("id_mismatch", "suspect", "contents[2].parts[0]")],
         ),
+        ([U("q"), *STEP[:1], U(fr("a", "y"))], []),
     ],
     ids=[
         "clean", "each call signed by its own", "stripped in an older turn", "a user text moved the border",
         "copied to a sibling", "dummy", "thought signed instead of the call", "altered in an older turn",
-        "text beside a response", "another name", "another id",
+        "text beside a response", "another name", "another id", "an id where the call had none",
     ],
 )  # fmt: skip
 def test_what_is_not_refused_is_still_found(contents, found):
