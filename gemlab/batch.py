@@ -37,8 +37,9 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
             trials.finished(specs, chosen, Path(out).expanduser() / "trials.jsonl")
         if chosen == "sim":
             # Building the backend would import the SDK, a second, for a process that sends nothing.
-            if "model" in parameters:
-                models.profile(models.serve(parameters["model"]))
+            if not models.is_known(models.serve(parameters.get("model", models.known_models()[0]))):
+                known = ", ".join(models.known_models())
+                raise BadInput(f"unknown model {parameters['model']!r}; the emulator knows {known}")
             return parameters
         backend = backends.get(chosen)
     except ValueError as error:

@@ -40,7 +40,8 @@ class Profile:
 _ALL_LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 _NO_MINIMAL = ("LOW", "MEDIUM", "HIGH")
 _G2 = Profile("", "gemini-2", strict=False, thinks=False, altered="ignore", id_mismatch="ignore")
-_G25 = replace(_G2, family="gemini-2.5", thinks=True)
+# That 2.5 refuses an altered signature is inferred: it is only known to miss none.
+_G25 = replace(_G2, family="gemini-2.5", thinks=True, altered="refuse")
 _G3 = Profile("", "gemini-3", levels=_ALL_LEVELS, ids="digits")
 _G35 = replace(_G3, thoughts="all", ids="lower8")
 _G36 = replace(_G35, ids="mixed8", role_names="new", last_model_turn="unless_response")

@@ -57,7 +57,7 @@ def test_the_closed_form_inverts_the_chain(calibrate, completion, redundant, los
     assert chain(a, q, ANY if lost else NEWEST) == pytest.approx((completion, redundant))
 
 
-@pytest.mark.parametrize("instances", [60, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("instances", [50, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_run_lies_near_the_targets(instances, tmp_path):
     specs = trials.plan(list(TARGETS), "ecpm", "gemini-2.5-flash", instances, seed=11)
     rows = metrics.frame(trials.run(specs, backends.simulated(), tmp_path / "t.jsonl", progress=None))

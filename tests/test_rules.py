@@ -19,7 +19,7 @@ VERTEX_PATH = "/v1/projects/p/locations/l/publishers/google/models/"
 OLD, G35, G36, G37, G38 = (
     "gemini-3-flash-preview", "gemini-3.5-flash", "gemini-3.6-flash", "gemini-3.7-flash", "gemini-3.8-flash",
 )  # fmt: skip
-LITE, G25 = "gemini-3.5-flash-lite", "gemini-2.5-flash"
+LITE, G25, G20 = "gemini-3.5-flash-lite", "gemini-2.5-flash", "gemini-2.0-flash"
 
 
 def U(*parts, role="user"):
@@ -132,6 +132,7 @@ REFUSED = [
         missing("a", 2),
     ),
     refused("altered", OLD, lambda s: [U("q"), M(fc("a", s.altered())), U(fr("a"))], ALTERED),
+    refused("altered, on 2.5", G25, lambda s: [U("q"), M(fc("a", s.altered())), U(fr("a"))], ALTERED),
     refused("foreign bytes", OLD, lambda s: [U("q"), M(fc("a", "Zm9yZWlnbg==")), U(fr("a"))], ALTERED),
     refused("of another service", OLD, lambda s: [U("q"), M(fc("a", s.elsewhere())), U(fr("a"))], ALTERED),
     refused("of another family", OLD, lambda s: [U("q"), M(fc("a", s.of(G25))), U(fr("a"))], ALTERED),
@@ -231,7 +232,7 @@ ACCEPTED = {
         G36, lambda s: [U("q"), *STEP, U("go on"), M(fc("b", s())), U(fr("b"))]
     ),
     "unsigned calls on 2.5": (G25, lambda s: [U("q"), *STEP, *STEP]),
-    "altered signature on 2.5": (G25, lambda s: [U("q"), M(fc("a", s.altered())), U(fr("a"))]),
+    "altered signature on 2.0": (G20, lambda s: [U("q"), M(fc("a", s.altered())), U(fr("a"))]),
     "the signature copied to siblings on 2.5": (
         G25, lambda s: [U("q"), M(fc("a", s()), fc("b", s())), U(fr("a"), fr("b"))]
     ),

@@ -192,21 +192,22 @@ LAST_UNLESS = "Requests ending with a model turn are not supported unless the la
 CORRUPTED = "Corrupted thought signature."
 
 
+SWITCHES = [
+    (CALLED, "altered", "ignore", CORRUPTED, None),
+    (OLDER_TURN, "thoughts", "all", None, CORRUPTED),
+    (PLAIN, "strict", False, MISSING.format("a", 2), None),
+    (THOUGHT, "thought_before_call", "refuse", None, MISSING.format("a", 2)),
+    (TWO, "consecutive_model", "refuse", None, CALL_ORDER),
+    (BESIDE, "text_beside_response", "refuse", None, LAST),
+    (OTHER_ID, "id_mismatch", "refuse", None, ID_TEXT),
+    (MODEL_LAST, "last_model_turn", "refuse", None, LAST),
+    (MODEL_LAST, "last_model_turn", "unless_response", None, LAST_UNLESS),
+    (FUNCTION, "role_names", "new", None, "Role 'function' is not supported."),
+]
+
+
 @pytest.mark.parametrize(
-    ("contents", "switch", "value", "unswitched", "switched"),
-    [
-        (CALLED, "altered", "ignore", CORRUPTED, None),
-        (OLDER_TURN, "thoughts", "all", None, CORRUPTED),
-        (PLAIN, "strict", False, MISSING.format("a", 2), None),
-        (THOUGHT, "thought_before_call", "refuse", None, MISSING.format("a", 2)),
-        (TWO, "consecutive_model", "refuse", None, CALL_ORDER),
-        (BESIDE, "text_beside_response", "refuse", None, LAST),
-        (OTHER_ID, "id_mismatch", "refuse", None, ID_TEXT),
-        (MODEL_LAST, "last_model_turn", "refuse", None, LAST),
-        (MODEL_LAST, "last_model_turn", "unless_response", None, LAST_UNLESS),
-        (FUNCTION, "role_names", "new", None, "Role 'function' is not supported."),
-    ],
-    ids=lambda value: value if isinstance(value, str) and len(value) < 30 else "",
+    ("contents", "switch", "value", "unswitched", "switched"), SWITCHES, ids=[f"{s[1]}={s[2]}" for s in SWITCHES]
 )
 async def test_every_switch_of_the_profile_has_an_effect(contents, switch, value, unswitched, switched):
     for switches, expected in (({}, unswitched), ({switch: value}, switched)):
@@ -223,7 +224,7 @@ async def test_a_mismatched_id_that_is_not_refused_is_ignored_or_answered_with_n
     assert [p["text"] for p in candidate["content"]["parts"]] == [text]
 
 
-def test_ids_are_enforced_by_3_8_alone():
+def test_ids_are_enforced_from_3_8_on():
     assert judge(OTHER_ID, models.profile(G38)) == [("id_mismatch", "refused", "contents[2].parts[0]")]
     assert judge([U("q"), M(fc("a", sealed("t", G25), "x")), U(fr("a", "y"))], models.profile(G25)) == []
 

@@ -198,6 +198,14 @@ def test_the_first_query_leads_to_the_second(number):
     assert f"diameter of {page['facts']['mirror']} metres" in second["results"][0]["snippet"]
 
 
+def test_a_page_is_sufficient_only_where_its_whole_title_was_asked_for():
+    for page in PAGES:
+        place = page["title"].removesuffix(" instruments")
+        found = search.web_search(f"{place} altitude mirror metres")
+        assert found["results"][0]["title"] == page["title"]
+        assert (found["status"], found["next_suggestion"]) == ("insufficient", page["title"])
+
+
 def test_a_query_without_results_says_what_to_do():
     assert search.web_search("zzz") == {
         "results": [],
