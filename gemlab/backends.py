@@ -6,9 +6,11 @@ sent and received, with fields the SDK does not know yet. Headers and keys are n
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import json
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,20 +32,28 @@ class NoKey(RuntimeError):
     """The real API was asked for without a key."""
 
 
-class Refused(Exception):
-    """The API answered 4xx other than 429: sending the same again cannot help."""
+class ApiFailure(Exception):
+    """A request without an answer. `status` is None where none came; `sent`: the request's body, if it went out.
 
-    def __init__(self, status: int, body: dict[str, Any]):
-        super().__init__(f"HTTP {status}: {_message(body)}")
-        self.status, self.body = status, body
+    `failures` collects what failed before, when the same request was sent again.
+    """
+
+    def __init__(self, status: int | None, body: dict[str, Any], sent: dict[str, Any] | None = None, kind: str = ""):
+        super().__init__(f"HTTP {status}: {_message(body)}" if status else kind)
+        self.status, self.body, self.sent, self.kind = status, body, sent, kind
+        self.failures: list[dict[str, Any]] = []
 
 
-class Unavailable(Exception):
-    """The API answered 429 or 5xx: the infrastructure failed, not the model and not the history."""
+class Refused(ApiFailure):
+    """HTTP 400: the API does not take this history or request."""
 
-    def __init__(self, status: int, body: dict[str, Any]):
-        super().__init__(f"HTTP {status}: {_message(body)}")
-        self.status, self.body = status, body
+
+class Rejected(ApiFailure):
+    """Another 4xx, or a key that is not valid: neither the history's fault nor better the next time."""
+
+
+class Unavailable(ApiFailure):
+    """429, 5xx, a lost connection or an unreadable answer: the same request may be answered later."""
 
 
 def _message(body: dict[str, Any]) -> str:
@@ -79,16 +89,44 @@ class Recorder(httpx2.AsyncBaseTransport):
         await self.inner.aclose()
 
 
+class _Pools(httpx2.AsyncBaseTransport):
+    """A connection pool for each event loop: connections die with the loop that opened them.
+
+    Every run has a loop of its own, so a second one in the same kernel must not get the first one's.
+    """
+
+    def __init__(self) -> None:
+        self.pools: weakref.WeakKeyDictionary[Any, httpx2.AsyncHTTPTransport] = weakref.WeakKeyDictionary()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        loop = asyncio.get_running_loop()
+        if loop not in self.pools:
+            self.pools[loop] = httpx2.AsyncHTTPTransport()
+        return await self.pools[loop].handle_async_request(request)
+
+    async def aclose(self) -> None:
+        pool = self.pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.aclose()
+
+
 class Backend:
     """A named way to the API; `simulated` says what a report must say about it."""
 
-    def __init__(self, name: str, client: genai.Client, service: str, simulated: str | None):
-        self.name, self.client, self.service, self.simulated = name, client, service, simulated
+    def __init__(
+        self, name: str, client: genai.Client, service: str, simulated: str | None, pools: _Pools | None = None
+    ):
+        self.name, self.client, self.service, self.simulated, self._pools = name, client, service, simulated, pools
+
+    async def release(self) -> None:
+        """Close the connections that this event loop has opened; the next request opens new ones."""
+        if self._pools is not None:
+            await self._pools.aclose()
 
     async def send(self, model: str, contents: Sequence[dict[str, Any]], config: Any) -> Exchange:
         """Send one generateContent request; the contents go out as they are.
 
-        `config`: a GenerateContentConfig. Raises Refused, Unavailable, or httpx2.TransportError.
+        `config`: a GenerateContentConfig. Raises Refused, Rejected or Unavailable.
         """
         from google.genai import errors, types
 
@@ -103,12 +141,38 @@ class Backend:
             )
         except errors.APIError as error:
             body = error.details if isinstance(error.details, dict) else {}
-            kind = Unavailable if error.code == 429 or error.code >= 500 else Refused
-            raise kind(error.code, body) from None
+            raise _kind(error.code, body)(error.code, body, _sent(taken)) from None
+        except httpx2.TransportError as error:
+            raise Unavailable(None, {}, _sent(taken), type(error).__name__) from None
+        except ValueError as error:  # the SDK cannot read the answer: what came over the wire counts
+            if not taken:
+                raise Rejected(None, {}, None, f"{type(error).__name__}: {error}") from None
         finally:
             _taken.reset(token)
-        request, response = taken[-1]
-        return Exchange(json.loads(request), json.loads(response))
+        return _exchange(*taken[-1])
+
+
+def _kind(code: int, body: dict[str, Any]) -> type[ApiFailure]:
+    if code == 429 or code >= 500:
+        return Unavailable
+    error = body.get("error")
+    details = error.get("details") if isinstance(error, dict) else None
+    bad_key = any(isinstance(d, dict) and d.get("reason") == "API_KEY_INVALID" for d in details or [])
+    return Refused if code == 400 and not bad_key else Rejected
+
+
+def _sent(taken: Sequence[tuple[bytes, bytes]]) -> dict[str, Any] | None:
+    return json.loads(taken[-1][0]) if taken else None
+
+
+def _exchange(request: bytes, response: bytes) -> Exchange:
+    try:
+        body = json.loads(response)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):  # a proxy's page, or a cut answer
+        raise Unavailable(None, {}, json.loads(request), "unreadable answer")
+    return Exchange(json.loads(request), body)
 
 
 # --- building them ------------------------------------------------------------------------------------------
@@ -141,9 +205,9 @@ def gemini(base_url: str | None = None) -> Backend:
     if not key and not (vertex and os.environ.get("GOOGLE_CLOUD_PROJECT")):
         raise NoKey(NO_KEY)
     base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL")
-    transport = httpx2.AsyncHTTPTransport()
-    client = _client(transport, **({} if vertex else {"api_key": key}), base_url=base_url)
-    return Backend("gemini", client, VERTEX if vertex else DEVELOPER, None)
+    pools = _Pools()
+    client = _client(pools, **({} if vertex else {"api_key": key}), base_url=base_url)
+    return Backend("gemini", client, VERTEX if vertex else DEVELOPER, None, pools)
 
 
 def get(name: str, base_url: str | None = None) -> Backend:

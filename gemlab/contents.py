@@ -225,8 +225,24 @@ def groups(contents: Sequence[Content]) -> list[Group]:
 
 
 def canonical(value: Any) -> str:
-    """Return one text per JSON value: keys sorted, arrays in order; what JSON cannot hold goes by its repr."""
+    """Return one text per JSON value: keys sorted, arrays in order; what JSON cannot hold goes by its repr.
+
+    5.0 and 5 are one number: the API writes a whole number either way.
+    """
+    text = _canonical(value)
+    return _canonical(_whole(value)) if ".0" in text else text
+
+
+def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _whole(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def call_key(call: dict[str, Any]) -> tuple[str, str]:

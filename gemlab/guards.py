@@ -14,6 +14,9 @@ from typing import Any, Literal, Protocol
 
 from . import contents as wire
 
+# A turn without any guard still ends: nobody waits for an endless loop.
+HARD_CAP = 200
+
 Kind = Literal["nudge", "block", "finish", "stop"]
 # The body of the response to a blocked call, beside the notice.
 BLOCKED = {"error": "blocked"}
@@ -75,6 +78,8 @@ class TurnBudget:
 
     def __post_init__(self) -> None:
         _positive(self, "rounds")
+        if self.rounds > HARD_CAP:
+            raise ValueError(f"{self} can never fire: every turn ends after {HARD_CAP} rounds")
 
     def before(self, rounds: Sequence[Round]) -> list[Verdict]:
         return []

@@ -13,11 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import httpx2
-
 from . import contents as wire
 from . import guards, history, pruning, retry, tasks
-from .backends import Backend, Refused, Unavailable
+from .backends import ApiFailure, Backend, Refused
 from .contents import Content
 from .guards import Round, Verdict
 from .models import Pin
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")
 REASONS = ("max_steps", "guard", "empty", "malformed")
 _MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
-# A run without any guard still ends: nobody waits for an endless loop.
-HARD_CAP = 50
 
 
 @dataclass(frozen=True)
@@ -107,8 +103,8 @@ async def _turn(backend: Backend, trial: Trial, task: Task, functions: Mapping[s
     watch = guards.get(trial.spec.arm.guard)
     finish: Verdict | None = None
     while True:
-        if len(trial.rounds) >= HARD_CAP:
-            raise _End("unfinished", "max_steps", f"{HARD_CAP} rounds")
+        if len(trial.rounds) >= guards.HARD_CAP:
+            raise _End("unfinished", "max_steps", f"{guards.HARD_CAP} rounds")
         answer = await _ask(backend, trial, task, final=finish is not None)
         made = wire.calls(answer.content) if answer.content else []
         _judge(answer, made, finish)
@@ -143,12 +139,9 @@ async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> wire.
     trial.steps.append(step)
     try:
         exchange, step["failures"] = await retry.resend(lambda: backend.send(model, contents, config))
-    except Refused as error:
-        step["failures"] = error.failures
-        raise _End("refused", None, str(error)) from None
-    except (Unavailable, httpx2.TransportError, ValueError) as error:
-        step["failures"] = error.failures
-        raise _End("failed", None, str(error) or type(error).__name__) from None
+    except ApiFailure as error:
+        step["request"], step["failures"] = error.sent, error.failures
+        raise _End("refused" if isinstance(error, Refused) else "failed", None, str(error)) from None
     finally:
         step["seconds"] = time.perf_counter() - started
     step["request"], step["response"] = exchange.request, exchange.response

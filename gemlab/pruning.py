@@ -26,7 +26,7 @@ def window(n: int) -> Pruning:
 
 
 def steps(n: int) -> Pruning:
-    """Return the pruning to the newest n whole steps; the first user message and the current one stay.
+    """Return the pruning to the newest n whole steps; the first user message stays, and those the steps answer.
 
     A step is a model answer with the responses to its calls: no budget leaves half of one. The newest step
     stays even at n = 0 while its calls' results have not been answered. Nothing is dropped from a history
@@ -44,7 +44,8 @@ def steps(n: int) -> Pruning:
             kept.add(found[-1])
         messages = [i for i, g in enumerate(groups) if not g.is_step]
         since = min(kept, default=len(groups))
-        kept |= {i for i in messages if i == messages[0] or i == messages[-1] or i > since}
+        asked = max(i for i in messages if i < since)
+        kept |= {i for i in messages if i == messages[0] or i >= asked}
         return [c for i, g in enumerate(groups) if i in kept for c in g.contents]
 
     return prune

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx2
 import tenacity
 
-from .backends import Refused, Unavailable
+from .backends import ApiFailure, Unavailable
 
 ATTEMPTS = 5
 _LONGEST = 60.0
+# A server that asks for more than this means a quota of the day: the run ends sooner than it answers.
+PATIENCE = 300.0
 
 
 def server_delay(error: BaseException | None) -> float | None:
@@ -32,36 +32,36 @@ def _wait(state: tenacity.RetryCallState) -> float:
     return asked if asked is not None else tenacity.wait_exponential_jitter(0.5, _LONGEST, jitter=0.5)(state)
 
 
+def _worth_it(error: BaseException) -> bool:
+    return isinstance(error, Unavailable) and (server_delay(error) or 0.0) <= PATIENCE
+
+
 async def resend(send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS) -> tuple[Any, list[dict[str, Any]]]:
     """Call `send` until it answers; return the answer and what failed before it.
 
-    Errors of the way (429, 5xx, lost connections, what is no JSON) are tried again up to `attempts` times; a
-    refusal is not, nor is an answer that the client cannot read (ValueError).
-    Raises the last error with the failures so far in its attribute `failures`.
+    What may pass (Unavailable) is tried again up to `attempts` times, unless the server asks for more than
+    PATIENCE seconds; nothing else is. Raises the last ApiFailure, with all of them in its `failures`.
     """
     failures: list[dict[str, Any]] = []
     retrying = tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception_type((Unavailable, httpx2.TransportError, json.JSONDecodeError)),
+        retry=tenacity.retry_if_exception(_worth_it),
         stop=tenacity.stop_after_attempt(attempts),
         wait=_wait,
         reraise=True,
     )
-    try:
-        async for attempt in retrying:
-            with attempt:
-                try:
-                    answer = await send()
-                except (Unavailable, Refused, httpx2.TransportError, ValueError) as error:
-                    failures.append(describe(error))
-                    raise
-    except (Unavailable, Refused, httpx2.TransportError, ValueError) as error:
-        error.failures = failures
-        raise
-    return answer, failures
+    async for attempt in retrying:
+        with attempt:
+            try:
+                return await send(), failures
+            except ApiFailure as error:
+                failures.append(describe(error))
+                error.failures = failures
+                raise
+    raise AssertionError("unreachable: the last failure is raised")
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """Return an error as a trace keeps it: HTTP status and the API's own body, or the kind of transport error."""
-    if isinstance(error, Unavailable | Refused):
-        return {"status": error.status, "body": error.body}
-    return {"status": None, "kind": type(error).__name__}
+def describe(error: ApiFailure) -> dict[str, Any]:
+    """Return a failure as a trace keeps it: HTTP status and the API's own body, or what kind it was."""
+    if error.status is None:
+        return {"status": None, "kind": error.kind}
+    return {"status": error.status, "body": error.body}

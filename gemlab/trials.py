@@ -116,6 +116,8 @@ async def run_async(
                     group.create_task(work())
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
+        finally:
+            await backend.release()
     report.end(len(todo))
     return [done[s.id] for s in specs]
 

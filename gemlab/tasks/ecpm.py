@@ -141,6 +141,9 @@ def _steps_in_order(expected: Sequence[tuple[str, dict]], calls: Sequence[Called
 
 
 def _names_days(answer: str, days: list[str], settings: dict[str, dict[str, Any]]) -> str | None:
+    first, last = min(settings), max(settings)
+    if not {first, last} <= set(days):  # "2026-11-01 to 2026-11-07" names the period, not two days of it
+        answer = re.sub(rf"{first}\W{{1,4}}(to|and|until|through)?\W{{0,2}}{last}", "", answer)
     named = re.findall(r"\d{4}-\d{2}-\d{2}", answer)
     if sorted(set(named)) != sorted(days):
         return f"names the days {sorted(set(named))}, right are {days}"
