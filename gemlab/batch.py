@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -100,6 +101,7 @@ def run(experiment: Experiment, parameters: Mapping[str, Any], out: str = "") ->
     except (DeadKernelError, TimeoutError, RuntimeError) as error:
         raise RunFailed(f"{type(error).__name__}: {error} ({_resumable(where)})") from None
     except KeyboardInterrupt:
+        logging.getLogger("asyncio").disabled = True  # that the kernel died of it is no news
         raise RunFailed(f"interrupted ({_resumable(where)})") from None
     if not is_done(where):
         raise RunFailed(f"the notebook ended before its last cell ({_resumable(where)})")

@@ -10,8 +10,8 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Content = dict[str, Any]
@@ -282,71 +282,6 @@ def answered_calls(group: Group) -> list[tuple[dict, dict | None]]:
     """Return the calls of a step with their responses."""
     made = [c for content in group.contents if is_model(content) for c in calls(content)]
     return pair(made, [r for content in group.contents for r in responses(content)])
-
-
-# --- an answer ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One GenerateContentResponse (or a whole stream of them) as read: nothing in it was rebuilt."""
-
-    content: Content | None
-    finish_reason: str | None
-    served: str | None
-    usage: dict[str, Any] = field(default_factory=dict)
-    message: str | None = None
-
-
-def answer(body: dict[str, Any]) -> Answer:
-    """Read one response body; a body without candidates gives content None."""
-    candidate = (body.get("candidates") or [{}])[0]
-    content = candidate.get("content")
-    return Answer(
-        content=content if content and parts(content) else None,
-        finish_reason=candidate.get("finishReason"),
-        served=body.get("modelVersion"),
-        usage=body.get("usageMetadata") or {},
-        message=candidate.get("finishMessage"),
-    )
-
-
-def fold(chunks: Iterable[dict[str, Any]]) -> Answer:
-    """Fold a stream's chunks into one answer: parts in order with every key, none merged with a signed one.
-
-    Neighbouring unsigned text parts of one kind are joined; a blank unsigned part is dropped; an empty part
-    that carries a signature stays on its own. Usage is cumulative in a stream, so the last one counts.
-    """
-    kept: list[Part] = []
-    role, last = "model", Answer(None, None, None)
-    for body in chunks:
-        one = answer(body)
-        candidate = (body.get("candidates") or [{}])[0]
-        for part in parts(candidate.get("content") or {}):
-            _append(kept, part)
-        role = (candidate.get("content") or {}).get("role", role)
-        last = Answer(
-            None,
-            one.finish_reason or last.finish_reason,
-            one.served or last.served,
-            one.usage or last.usage,
-            one.message or last.message,
-        )
-    content = {"parts": kept, "role": role} if kept else None
-    return Answer(content, last.finish_reason, last.served, last.usage, last.message)
-
-
-def _append(kept: list[Part], part: Part) -> None:
-    if is_blank(part):
-        return
-    if kept and _plain_text(part) and _plain_text(kept[-1]) and is_thought(part) == is_thought(kept[-1]):
-        kept[-1] = {**kept[-1], "text": kept[-1]["text"] + part["text"]}
-    else:
-        kept.append(part)
-
-
-def _plain_text(part: Part) -> bool:
-    return set(part) <= {"text", "thought"} and isinstance(part.get("text"), str)
 
 
 def walk(contents: Sequence[Content]) -> Iterator[tuple[int, int, Part]]:

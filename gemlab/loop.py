@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from . import answers, guards, history, pruning, retry, tasks
 from . import contents as wire
-from . import guards, history, pruning, retry, tasks
+from .answers import Answer
 from .backends import ApiFailure, Backend, Refused
 from .contents import Content
 from .guards import Round, Verdict
@@ -114,7 +115,7 @@ async def _turn(backend: Backend, trial: Trial, task: Task, functions: Mapping[s
         finish = _run_calls(trial, made, functions, watch)
 
 
-def _judge(answer: wire.Answer, made: list[dict], finish: Verdict | None) -> None:
+def _judge(answer: Answer, made: list[dict], finish: Verdict | None) -> None:
     """End the trial where an answer is neither calls nor a text: the finish reason wins over what came."""
     reason = None if finish is None else "max_steps" if finish.reason == "max_steps" else "guard"
     if answer.finish_reason in _MALFORMED:
@@ -128,7 +129,7 @@ def _judge(answer: wire.Answer, made: list[dict], finish: Verdict | None) -> Non
 # --- asking -------------------------------------------------------------------------------------------------
 
 
-async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> wire.Answer:
+async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> Answer:
     """Send the request that the arm makes of the history; keep what was sent and received as a step."""
     arm, model = trial.spec.arm, trial.spec.model
     contents = pruning.get(arm.pruning)(history.get(arm.history)(history.closed(trial.received)))
@@ -145,7 +146,7 @@ async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> wire.
     finally:
         step["seconds"] = time.perf_counter() - started
     step["request"], step["response"] = exchange.request, exchange.response
-    answer = wire.answer(exchange.response)
+    answer = answers.read(exchange.response)
     step["pin"] = Pin(model, answer.served)
     return answer
 

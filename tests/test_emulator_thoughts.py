@@ -13,7 +13,7 @@ import uvicorn
 from google import genai
 from google.genai import types
 
-from gemlab import backends, history, models
+from gemlab import answers, backends, history, models
 from gemlab import contents as wire
 from gemlab.emulator import signatures, view
 from gemlab.emulator.app import create_app
@@ -257,7 +257,7 @@ async def test_the_form_of_a_stream(model, reply, thinking, expected, message):
         assert counts == sorted(counts)
         assert form[-1]["usageMetadata"] == whole["usageMetadata"]
         assert form[-1]["candidates"][0].get("finishMessage") == message
-    said, unary = wire.fold(chunks).content, whole["candidates"][0]["content"]
+    said, unary = answers.fold(chunks).content, whole["candidates"][0]["content"]
     assert wire.calls(said) == wire.calls(unary)
     assert wire.answer_text(said) == wire.answer_text(unary)
     assert wire.signatures(said) == wire.signatures(unary)

@@ -18,8 +18,8 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
+from gemlab import answers, models, rules
 from gemlab import contents as wire
-from gemlab import models, rules
 from gemlab.emulator import shape
 
 # Signatures over 16,000 characters were shortened in the data: what is left of them is not base64.
@@ -163,7 +163,7 @@ def test_our_reader_says_what_the_json_says(answered):
     chunks, empty = 0, Counter()
     for e in answered:
         chunks += len(e.bodies)
-        answer = wire.fold(e.bodies) if "chunks" in e.response else wire.answer(e.bodies[0])
+        answer = answers.fold(e.bodies) if "chunks" in e.response else answers.read(e.bodies[0])
         content = answer.content or {"parts": []}
         empty[answer.finish_reason] += answer.content is None
         assert raw_facts(e.bodies) == {
