@@ -34,6 +34,11 @@ def read(body: dict[str, Any]) -> Answer:
     )
 
 
+def of(response: dict[str, Any] | list[dict[str, Any]]) -> Answer:
+    """Read a response as a trace keeps it: one body, or the chunks of a stream."""
+    return fold(response) if isinstance(response, list) else read(response)
+
+
 def fold(chunks: Iterable[dict[str, Any]]) -> Answer:
     """Fold a stream's chunks into one answer: parts in order with every key, none merged with a signed one.
 

@@ -11,12 +11,13 @@ import contextvars
 import json
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from .inprocess import StreamingASGITransport
 from .models import DEVELOPER, VERTEX
 
 if TYPE_CHECKING:
@@ -35,12 +36,20 @@ class NoKey(RuntimeError):
 class ApiFailure(Exception):
     """A request without an answer. `status` is None where none came; `sent`: the request's body, if it went out.
 
-    `failures` collects what failed before, when the same request was sent again.
+    `got`: a stream's chunks that had come before it failed. `failures` collects what failed before, when the
+    same request was sent again.
     """
 
-    def __init__(self, status: int | None, body: dict[str, Any], sent: dict[str, Any] | None = None, kind: str = ""):
+    def __init__(
+        self,
+        status: int | None,
+        body: dict[str, Any],
+        sent: dict[str, Any] | None = None,
+        kind: str = "",
+        got: Sequence[dict[str, Any]] = (),
+    ):
         super().__init__(f"HTTP {status}: {_message(body)}" if status else kind)
-        self.status, self.body, self.sent, self.kind = status, body, sent, kind
+        self.status, self.body, self.sent, self.kind, self.got = status, body, sent, kind, list(got)
         self.failures: list[dict[str, Any]] = []
 
 
@@ -63,13 +72,21 @@ def _message(body: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request and its response as they were on the wire (bodies only)."""
+    """One request and its response as they were on the wire (bodies only): one body, or a stream's chunks."""
 
     request: dict[str, Any]
-    response: dict[str, Any]
+    response: dict[str, Any] | list[dict[str, Any]]
 
 
-_taken: contextvars.ContextVar[list[tuple[bytes, bytes]] | None] = contextvars.ContextVar("taken", default=None)
+@dataclass
+class _Taken:
+    """The bodies of one exchange as bytes; a stream's grow as it is read."""
+
+    request: bytes = b""
+    response: bytes = b""
+
+
+_taken: contextvars.ContextVar[_Taken | None] = contextvars.ContextVar("taken", default=None)
 
 
 class Recorder(httpx2.AsyncBaseTransport):
@@ -81,12 +98,29 @@ class Recorder(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self.inner.handle_async_request(request)
         taken = _taken.get()
-        if taken is not None and "event-stream" not in response.headers.get("content-type", ""):
-            taken.append((request.content, await response.aread()))
+        if taken is not None:
+            taken.request, taken.response = request.content, b""
+            try:
+                taken.response = response.content  # a transport may hand over a whole answer
+            except httpx2.ResponseNotRead:
+                response.stream = _Tee(response.stream, taken)
         return response
 
     async def aclose(self) -> None:
         await self.inner.aclose()
+
+
+class _Tee(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any, taken: _Taken):
+        self.stream, self.taken = stream, taken
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self.stream:
+            self.taken.response += piece
+            yield piece
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
 
 
 class _Pools(httpx2.AsyncBaseTransport):
@@ -123,8 +157,8 @@ class Backend:
         if self._pools is not None:
             await self._pools.aclose()
 
-    async def send(self, model: str, contents: Sequence[dict[str, Any]], config: Any) -> Exchange:
-        """Send one generateContent request; the contents go out as they are.
+    async def send(self, model: str, contents: Sequence[dict[str, Any]], config: Any, stream: bool = False) -> Exchange:
+        """Send one generateContent request, or with `stream` one streamGenerateContent; contents go out as they are.
 
         `config`: a GenerateContentConfig. Raises Refused, Rejected or Unavailable.
         """
@@ -133,23 +167,27 @@ class Backend:
         # As extra_body the contents reach the wire untouched; through the SDK's types signatures change their
         # base64 alphabet, unknown fields are refused, and a request costs twice the time.
         options = types.HttpOptions(extra_body={"contents": list(contents)})
-        taken: list[tuple[bytes, bytes]] = []
+        asked = {"model": model, "contents": "", "config": config.model_copy(update={"http_options": options})}
+        taken = _Taken()
         token = _taken.set(taken)
         try:
-            await self.client.aio.models.generate_content(
-                model=model, contents="", config=config.model_copy(update={"http_options": options})
-            )
+            if stream:
+                async for _ in await self.client.aio.models.generate_content_stream(**asked):
+                    pass
+            else:
+                await self.client.aio.models.generate_content(**asked)
         except errors.APIError as error:
             body = error.details if isinstance(error.details, dict) else {}
-            raise _kind(error.code, body)(error.code, body, _sent(taken)) from None
+            raise _kind(error.code, body)(error.code, body, _sent(taken), got=_got(taken, stream)) from None
         except httpx2.TransportError as error:
-            raise Unavailable(None, {}, _sent(taken), type(error).__name__) from None
+            kind = type(error).__name__
+            raise Unavailable(None, {}, _sent(taken), kind, _got(taken, stream)) from None
         except ValueError as error:  # the SDK cannot read the answer: what came over the wire counts
-            if not taken:
+            if not taken.response:
                 raise Rejected(None, {}, None, f"{type(error).__name__}: {error}") from None
         finally:
             _taken.reset(token)
-        return _exchange(*taken[-1])
+        return _exchange(taken, stream)
 
 
 def _kind(code: int, body: dict[str, Any]) -> type[ApiFailure]:
@@ -161,18 +199,42 @@ def _kind(code: int, body: dict[str, Any]) -> type[ApiFailure]:
     return Refused if code == 400 and not bad_key else Rejected
 
 
-def _sent(taken: Sequence[tuple[bytes, bytes]]) -> dict[str, Any] | None:
-    return json.loads(taken[-1][0]) if taken else None
+def _sent(taken: _Taken) -> dict[str, Any] | None:
+    return json.loads(taken.request) if taken.request else None
 
 
-def _exchange(request: bytes, response: bytes) -> Exchange:
+def _got(taken: _Taken, stream: bool) -> list[dict[str, Any]]:
+    """Return the chunks of a stream that had arrived whole before it failed."""
+    return [c for c in _chunks(taken.response) if "error" not in c] if stream else []
+
+
+def _chunks(raw: bytes) -> list[dict[str, Any]]:
+    """Return the JSON objects of an event stream's whole `data:` lines."""
+    found = []
+    for line in raw.split(b"\n")[:-1]:
+        if line.startswith(b"data:"):
+            try:
+                found.append(json.loads(line[5:]))
+            except ValueError:
+                continue
+    return [c for c in found if isinstance(c, dict)]
+
+
+def _exchange(taken: _Taken, stream: bool) -> Exchange:
+    if stream:
+        body: Any = _chunks(taken.response)
+        failed = next((c for c in body if "error" in c), None)
+        if failed or not body:
+            code = failed["error"].get("code") if failed and isinstance(failed["error"], dict) else None
+            raise Unavailable(code, failed or {}, _sent(taken), "empty stream", _got(taken, stream))
+        return Exchange(json.loads(taken.request), body)
     try:
-        body = json.loads(response)
+        body = json.loads(taken.response)
     except ValueError:
         body = None
     if not isinstance(body, dict):  # a proxy's page, or a cut answer
-        raise Unavailable(None, {}, json.loads(request), "unreadable answer")
-    return Exchange(json.loads(request), body)
+        raise Unavailable(None, {}, json.loads(taken.request), "unreadable answer")
+    return Exchange(json.loads(taken.request), body)
 
 
 # --- building them ------------------------------------------------------------------------------------------
@@ -181,7 +243,7 @@ def _exchange(request: bytes, response: bytes) -> Exchange:
 def simulated(app: Any = None, transport: httpx2.AsyncBaseTransport | None = None) -> Backend:
     """Return the embedded emulator as a backend, in-process (no socket); by default with all tasks' plans."""
     if transport is None:
-        transport = httpx2.ASGITransport(app if app is not None else emulator())
+        transport = StreamingASGITransport(app if app is not None else emulator())
     client = _client(transport, api_key="emulator", base_url="http://emulator")
     return Backend("sim", client, DEVELOPER, "scripted model: shows the instrument, not Gemini")
 

@@ -221,6 +221,32 @@ def groups(contents: Sequence[Content]) -> list[Group]:
     return found
 
 
+# --- size -----------------------------------------------------------------------------------------------------
+
+_CHARS_PER_TOKEN = 4
+_NOT_COUNTED = frozenset({"thoughtSignature", "thought", "inlineData", "fileData", "videoMetadata", "mediaResolution"})
+
+
+def tokens(text: str) -> int:
+    """Return the estimated token count of a text: a quarter of its characters, rounded up."""
+    return -(-len(text) // _CHARS_PER_TOKEN)
+
+
+def content_tokens(contents: Sequence[Content]) -> int:
+    """Return the estimated tokens of all parts, texts as they are and others as JSON; no media, no signatures."""
+    return sum(_part_tokens(part) for _, _, part in walk(contents))
+
+
+def _part_tokens(part: Part) -> int:
+    data = {k: v for k, v in part.items() if k not in _NOT_COUNTED}
+    response = response_of(part)
+    if response is not None and "parts" in response:
+        data["functionResponse"] = {k: v for k, v in response.items() if k != "parts"}
+    if not data:
+        return 0
+    return tokens(part["text"] if set(data) == {"text"} else canonical(data))
+
+
 # --- values -------------------------------------------------------------------------------------------------
 
 

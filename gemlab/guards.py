@@ -1,8 +1,9 @@
 """Loop guards: they watch a turn's rounds and say nothing, nudge, finish or stop.
 
-A round is one model answer with the results of its calls. Guards are frozen settings; what they say follows
-from the rounds alone (with what guards said in them), so the same guard runs live and over recorded runs.
-Counting is by rounds, never by calls: three equal searches in one answer are one round of repetition.
+Guards are frozen settings; what they say follows from the rounds alone (with what guards said in them), so the
+same guard runs live and over recorded runs. What they count stands in detectors.py. All go up one ladder: a
+nudge once a streak, blocked calls where calls can be told apart before they run, one forced final answer (or
+the end), and where that answer is empty or a call, the end with the guard's reason.
 """
 
 from __future__ import annotations
@@ -10,212 +11,231 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
-from . import contents as wire
+from . import detectors
+from .ladder import ANSWER, STOP, Guard, Ladder, Watch, last
+from .rounds import Round, Verdict
 
 # A turn without any guard still ends: nobody waits for an endless loop.
 HARD_CAP = 200
 
-Kind = Literal["nudge", "block", "finish", "stop"]
 # The body of the response to a blocked call, beside the notice.
 BLOCKED = {"error": "blocked"}
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What a guard says. `call`: index of the offending call in its round, None for the round as a whole.
+# --- repetition ---------------------------------------------------------------------------------------------
 
-    `nudge`: a notice inside the response; `block`: a synthetic error in place of the result; `finish`: one
-    forced final answer; `stop`: the run ends with the reason.
+
+@dataclass(frozen=True)
+class RepeatedCall(Watch):
+    """The same call in `limit` rounds: nudge once a streak, then block it, then finish.
+
+    `by`, `scope`, `window`: see detectors.Repetition. A streak is a run of rounds that each repeat some call so
+    often: A-B-A-B is one. A blocked call counts as the same result again.
     """
 
-    kind: Kind
-    reason: str
-    text: str
-    call: int | None = None
-
-
-@dataclass(frozen=True)
-class Round:
-    """Calls of one answer as (name, args), their results in the same order, and what guards said of them."""
-
-    calls: tuple[tuple[str, Any], ...]
-    results: tuple[Any, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-
-
-class Guard(Protocol):
-    """`before` judges the newest round's calls ahead of their execution, `after` the round with its results."""
-
-    def before(self, rounds: Sequence[Round]) -> list[Verdict]: ...
-    def after(self, rounds: Sequence[Round]) -> list[Verdict]: ...
-
-
-# --- fingerprints -------------------------------------------------------------------------------------------
-
-
-def call_key(call: tuple[str, Any]) -> tuple[str, str]:
-    """Return (name, canonical arguments)."""
-    return wire.call_key({"name": call[0], "args": call[1]})
-
-
-def is_trivial(result: Any) -> bool:
-    """Tell whether a result carries no evidence of a stall: nothing, an empty one, or a bare "ok"."""
-    if isinstance(result, dict):
-        return not result or (len(result) == 1 and is_trivial(next(iter(result.values()))))
-    return result is None or result is True or result in ("", [], "ok", "OK")
-
-
-# --- the guards ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TurnBudget:
-    """At most `rounds` rounds a turn, then one forced final answer: a budget, not a detector."""
-
-    rounds: int
-
-    def __post_init__(self) -> None:
-        _positive(self, "rounds")
-        if self.rounds > HARD_CAP:
-            raise ValueError(f"{self} can never fire: every turn ends after {HARD_CAP} rounds")
-
-    def before(self, rounds: Sequence[Round]) -> list[Verdict]:
-        return []
-
-    def after(self, rounds: Sequence[Round]) -> list[Verdict]:
-        if len(rounds) < self.rounds:
-            return []
-        text = "The budget of tool calls is used up. Give the final answer now from what you have."
-        return [Verdict("finish", "max_steps", text)]
-
-
-@dataclass(frozen=True)
-class RepeatedCall:
-    """The same call in `limit` rounds of a turn: nudge once a streak, then block, then finish.
-
-    `by`: "args" counts name and arguments; "result" counts only rounds in which the result was the same as
-    well, so that polling with a changing result is healthy; a missing result counts as args only, and so does
-    that of a blocked call. A streak is a run of rounds that each repeat some call so often: A-B-A-B is one.
-    After `patience` rounds with blocked calls: finish.
-    """
-
-    limit: int = 3
     by: Literal["args", "result"] = "result"
-    patience: int = 2
+    scope: Literal["turn", "consecutive"] = "turn"
+    window: int = 0
+    reason: ClassVar[str] = "repeated_call"
+    ending: ClassVar[str] = "The same call again."
 
     def __post_init__(self) -> None:
-        if self.by not in ("args", "result"):
-            raise ValueError(f"RepeatedCall.by is {self.by!r}, not args or result")
-        if self.limit < 2:
-            raise ValueError(f"RepeatedCall.limit is {self.limit}: a first call is no repetition, at least 2")
-        _positive(self, "patience")
+        super().__post_init__()
+        if self.by not in ("args", "result") or self.scope not in ("turn", "consecutive"):
+            raise ValueError(f"{self}: by is not args or result, or scope is not turn or consecutive")
+        if 0 < self.window < self.limit:
+            raise ValueError(f"{self} can never fire: the window holds {self.window} rounds")
+
+    @property
+    def rule(self) -> detectors.Repetition:
+        return detectors.Repetition(self.by, self.scope, self.window)
 
     def before(self, rounds: Sequence[Round]) -> list[Verdict]:
         *earlier, now = rounds
-        found: list[Verdict] = []
-        for index, call in enumerate(now.calls):
-            key = call_key(call)
-            if any(v.call is not None and call_key(now.calls[v.call]) == key for v in found):
-                found.append(Verdict("block", "repeated_call", _BLOCKED, index))
-            elif self._count(earlier, key) + 1 >= self.limit:
-                kind = "block" if self._nudged(earlier, key) else "nudge"
-                found.append(Verdict(kind, "repeated_call", _BLOCKED if kind == "block" else _NUDGE, index))
-        return found
+        told = self._told(earlier)
+        return [Verdict("block", self.reason, _BLOCKED, i) for i, key in enumerate(now.keys) if key in told]
 
     def after(self, rounds: Sequence[Round]) -> list[Verdict]:
-        blocked = [r for r in rounds if any(_mine(v, "block") for v in r.verdicts)]
-        if len(blocked) < self.patience or blocked[-1] is not rounds[-1]:
+        levels = last(self.rule.call_levels(r.seen for r in rounds))
+        if levels is None or max(levels) < self.limit:
             return []
-        text = "The same call was blocked again. Give the final answer now from what you have."
-        return [Verdict("finish", "repeated_call", text)]
+        blocked = [any(v.kind == "block" and v.reason == self.reason for v in r.verdicts) for r in rounds]
+        over = sum(blocked) if self.ladder.nudge else sum(self.fired(rounds))
+        ending = over >= self.ladder.patience and (blocked[-1] or not self.ladder.nudge)
+        nudges = self._nudges(rounds, levels) if self.ladder.nudge else []
+        return nudges + [Verdict(self.ladder.last, self.reason, f"{self.ending} {ANSWER}")] * ending
 
-    def _count(self, earlier: Sequence[Round], key: tuple[str, str]) -> int:
-        """Return in how many rounds the call was made, with its newest known result where results count."""
-        seen = [results for r in earlier if (results := _results_of(r, key))]
-        known = [r for results in seen for r in results if r is not None]
-        if self.by == "args" or not known:
-            return len(seen)
-        return sum(any(r is None or r == known[-1] for r in results) for results in seen)
+    def _nudges(self, rounds: Sequence[Round], levels: Sequence[int]) -> list[Verdict]:
+        """Nudge each call that reached the limit and was not told so in this streak, its copies not."""
+        *earlier, now = rounds
+        told = self._told(earlier)
+        found = []
+        for (key, result), level in zip(now.seen.calls, levels, strict=True):
+            if level >= self.limit and key not in told:
+                told.add(key)
+                text = _NUDGE if self.by == "result" and result is not None else _NUDGE_ARGS
+                found.append(Verdict("nudge", self.reason, text, now.keys.index(key), self.ladder.place))
+        return found
 
-    def _nudged(self, earlier: Sequence[Round], key: tuple[str, str]) -> bool:
-        """Tell whether the call was nudged in this streak, which a round without any such verdict ends."""
-        for past in reversed(earlier):
-            mine = [v for v in past.verdicts if v.reason == "repeated_call" and v.call is not None]
-            if not mine:
-                return False
-            if any(call_key(past.calls[v.call]) == key for v in mine):
-                return True
-        return False
+    def _told(self, earlier: Sequence[Round]) -> set[Any]:
+        """Return the calls that reached the limit in the streak that is still going on."""
+        levels = list(self.rule.call_levels(r.seen for r in earlier))
+        told: set[Any] = set()
+        for past, found in zip(reversed(earlier), reversed(levels), strict=True):
+            if found is not None and max(found) < self.limit:
+                break
+            told |= {key for (key, _), n in zip(past.seen.calls, found or (), strict=True) if n >= self.limit}
+        return told
 
 
 _NUDGE = (
-    "This call was made before with the same arguments; its result will not change. Use the result you have, "
+    "This call was made before with the same arguments and gave the same result; it will not change. Use the "
+    "result you have, call another tool, or answer."
+)
+_NUDGE_ARGS = (
+    "This call was made before with the same arguments (counted by arguments alone). Use the result you have, "
     "call another tool, or answer."
 )
 _BLOCKED = "Not executed: the same call again. Use the result you have, call another tool, or answer."
 
 
-def _mine(verdict: Verdict, kind: str) -> bool:
-    return verdict.reason == "repeated_call" and verdict.kind == kind
+@dataclass(frozen=True)
+class ResultStall(Watch):
+    """`limit` rounds in a row with the same results though calls may differ; trivial results are skipped."""
 
+    reason: ClassVar[str] = "result_stall"
+    nudge: ClassVar[str] = "The last results are all the same. Try something else, or answer from what you have."
+    ending: ClassVar[str] = "The results have not changed."
 
-def _results(past: Round) -> list[Any]:
-    """Return the round's results by call, None where there is none or the call was blocked."""
-    blocked = {v.call for v in past.verdicts if v.kind == "block"}
-    known = [None if i in blocked else wire.without_notice(r) for i, r in enumerate(past.results)]
-    return known + [None] * (len(past.calls) - len(known))
-
-
-def _results_of(past: Round, key: tuple[str, str]) -> list[str | None]:
-    results = zip(past.calls, _results(past), strict=True)
-    return [None if r is None else wire.canonical(r) for call, r in results if call_key(call) == key]
+    @property
+    def rule(self) -> detectors.Stall:
+        return detectors.Stall()
 
 
 @dataclass(frozen=True)
-class ResultStall:
-    """`window` rounds in a row with the same results though calls may differ: nudge, then finish.
+class Cycle(Watch):
+    """`limit` times through a cycle of at most `max_period` rounds (A-B-C-A-B-C is twice)."""
 
-    Rounds whose results are all trivial are skipped. The nudge goes out when the window is full, the forced
-    answer when as many rounds again have changed nothing.
-    """
-
-    window: int = 3
+    max_period: int = 5
+    by: Literal["args", "result"] = "result"
+    reason: ClassVar[str] = "cycle"
+    nudge: ClassVar[str] = "The last calls go round in a circle. Try something else, or answer from what you have."
+    ending: ClassVar[str] = "The calls go round in a circle."
 
     def __post_init__(self) -> None:
-        if self.window < 2:
-            raise ValueError(f"ResultStall.window is {self.window}: one round cannot stall, at least 2")
+        super().__post_init__()
+        if self.by not in ("args", "result") or self.max_period < 1:
+            raise ValueError(f"{self}: by is args or result, max_period at least 1")
 
-    def before(self, rounds: Sequence[Round]) -> list[Verdict]:
-        return []
-
-    def after(self, rounds: Sequence[Round]) -> list[Verdict]:
-        prints = [p for r in rounds if (p := _fingerprint(r)) is not None]
-        if not rounds or _fingerprint(rounds[-1]) is None:
-            return []
-        streak = 0
-        for p in reversed(prints):
-            if p != prints[-1]:
-                break
-            streak += 1
-        if streak >= 2 * self.window:
-            text = "The results have not changed. Give the final answer now from what you have."
-            return [Verdict("finish", "result_stall", text)]
-        if streak == self.window:
-            text = "The last results are all the same. Try something else, or answer from what you have."
-            return [Verdict("nudge", "result_stall", text, 0)]
-        return []
+    @property
+    def rule(self) -> detectors.Cycles:
+        return detectors.Cycles(self.max_period, self.by)
 
 
-def _fingerprint(past: Round) -> str | None:
-    results = sorted({wire.canonical(r) for r in _results(past) if not is_trivial(r)})
-    return wire.canonical(results) if results else None
+@dataclass(frozen=True)
+class RepeatedError(Watch):
+    """The same error of one tool in `limit` rounds, with no other answer of that tool between them."""
+
+    reason: ClassVar[str] = "repeated_error"
+    nudge: ClassVar[str] = "The tool keeps giving this error. Change the arguments, use another tool, or answer."
+    ending: ClassVar[str] = "The tool keeps failing."
+
+    @property
+    def rule(self) -> detectors.Errors:
+        return detectors.Errors()
 
 
-def _positive(guard: Any, name: str) -> None:
-    if getattr(guard, name) < 1:
-        raise ValueError(f"{type(guard).__name__}.{name} is {getattr(guard, name)}: it has to be at least 1")
+@dataclass(frozen=True)
+class UnknownTool(Watch):
+    """Calls to functions that are not declared in `limit` rounds of the turn, whichever they are."""
+
+    reason: ClassVar[str] = "unknown_tool"
+    least: ClassVar[int] = 1
+    nudge: ClassVar[str] = "There is no such function: call only those that are declared, or answer."
+    ending: ClassVar[str] = "The functions called do not exist."
+
+    @property
+    def rule(self) -> detectors.UnknownTools:
+        return detectors.UnknownTools()
+
+
+# --- budgets ------------------------------------------------------------------------------------------------
+
+_AT_ONCE = Ladder(nudge=False, patience=1)
+
+
+@dataclass(frozen=True)
+class TurnBudget(Watch):
+    """At most `limit` rounds a turn, then one forced final answer: a budget, not a detector."""
+
+    limit: int = 50
+    ladder: Ladder = _AT_ONCE
+    reason: ClassVar[str] = "max_steps"
+    least: ClassVar[int] = 1
+    ending: ClassVar[str] = "The budget of tool calls is used up."
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.limit > HARD_CAP:
+            raise ValueError(f"{self} can never fire: every turn ends after {HARD_CAP} rounds")
+
+    @property
+    def rule(self) -> detectors.Rounds:
+        return detectors.Rounds()
+
+
+@dataclass(frozen=True)
+class TokenBudget(Watch):
+    """At most `limit` tokens a turn, prompt and output (thoughts included) of all requests together."""
+
+    limit: int = 1_000_000
+    ladder: Ladder = _AT_ONCE
+    reason: ClassVar[str] = "token_budget"
+    least: ClassVar[int] = 1
+    ending: ClassVar[str] = "The budget of tokens is used up."
+
+    @property
+    def rule(self) -> detectors.Tokens:
+        return detectors.Tokens()
+
+
+@dataclass(frozen=True)
+class CostBudget(Watch):
+    """At most `limit` dollars a turn, at `prompt` and `output` dollars a million tokens (the model's prices)."""
+
+    limit: float = 1.0
+    ladder: Ladder = _AT_ONCE
+    prompt: float = 0.0
+    output: float = 0.0
+    reason: ClassVar[str] = "cost_budget"
+    least: ClassVar[float] = 0.0
+    ending: ClassVar[str] = "The budget is used up."
+
+    def __post_init__(self) -> None:
+        if not self.limit > 0:
+            raise ValueError(f"CostBudget.limit is {self.limit}: it has to be above 0 dollars")
+        if min(self.prompt, self.output) < 0 or not self.prompt + self.output > 0:
+            raise ValueError(f"{self} can never fire: it needs prices in dollars a million tokens")
+
+    @property
+    def rule(self) -> detectors.Tokens:
+        return detectors.Tokens(self.prompt / 1e6, self.output / 1e6)
+
+
+@dataclass(frozen=True)
+class EmptyAnswer(Watch):
+    """The run ends at the `limit`-th empty, malformed or thought-only answer in a row; before, it is asked again."""
+
+    limit: int = 2
+    ladder: Ladder = STOP
+    reason: ClassVar[str] = "empty"
+    least: ClassVar[int] = 1
+
+    @property
+    def rule(self) -> detectors.Empties:
+        return detectors.Empties()
 
 
 # --- several together ---------------------------------------------------------------------------------------
@@ -225,17 +245,20 @@ def _positive(guard: Any, name: str) -> None:
 class Guards:
     """Several guards as one: of their verdicts on a call the strongest counts, the first among equals.
 
-    Raises ValueError for a threshold that a smaller turn budget keeps from ever being reached.
+    Raises ValueError for a threshold, or a last rung, that the turn budget keeps from ever being reached.
     """
 
     members: tuple[Guard, ...] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
-        budget = min((g.rounds for g in self.members if isinstance(g, TurnBudget)), default=math.inf)
+        budget = min((g.limit for g in self.members if isinstance(g, TurnBudget)), default=math.inf)
         for guard in self.members:
-            least = getattr(guard, "limit", None) or getattr(guard, "window", 0)
-            if least > budget:
-                raise ValueError(f"{guard} can never fire: the turn ends after {budget} rounds")
+            if isinstance(guard, Watch) and not isinstance(guard, TurnBudget | TokenBudget | CostBudget):
+                over = guard.ladder.patience + guard.ladder.nudge - 1
+                if guard.limit > budget:
+                    raise ValueError(f"{guard} can never fire: the turn ends after {budget} rounds")
+                if guard.limit + over > budget:
+                    raise ValueError(f"{guard} can never get to its end: the turn ends after {budget} rounds")
 
     def before(self, rounds: Sequence[Round]) -> dict[int, Verdict]:
         """Return the verdict on each call of the newest round that has one."""
@@ -247,24 +270,26 @@ class Guards:
                     found[verdict.call] = verdict
         return found
 
-    def after(self, rounds: Sequence[Round]) -> Verdict | None:
-        """Return the strongest verdict on the newest round as a whole, or None."""
+    def after(self, rounds: Sequence[Round]) -> list[Verdict]:
+        """Return all nudges on the newest round and, last, the strongest verdict that ends the turn, if any."""
         found = [v for guard in self.members for v in guard.after(rounds)]
-        return max(found, key=lambda v: _STRENGTH[v.kind], default=None)
+        endings = [v for v in found if v.kind in ("finish", "stop")]
+        nudges = [v for v in found if v.kind == "nudge"]
+        return nudges + ([max(endings, key=lambda v: _STRENGTH[v.kind])] if endings else [])
+
+    def asks_again(self, rounds: Sequence[Round]) -> bool:
+        """Tell whether an empty answer, the newest round, is to be asked for again: only where a guard counts them."""
+        counting = [g for g in self.members if isinstance(g, EmptyAnswer)]
+        return bool(counting) and not any(g.after(rounds) for g in counting)
 
 
 _STRENGTH = {"nudge": 0, "block": 1, "finish": 2, "stop": 3}
 
-PRESETS: dict[str, tuple[Guard, ...]] = {
-    "off": (),
-    "budget": (TurnBudget(20),),
-    "article": (TurnBudget(10), RepeatedCall(3, by="args"), ResultStall(3)),
-    "default": (TurnBudget(30), RepeatedCall(3, by="result"), ResultStall(3)),
-}
-
 
 def get(name: str) -> Guards:
     """Return a preset by name; raises ValueError that names the known ones."""
+    from .presets import PRESETS
+
     if name not in PRESETS:
         raise ValueError(f"unknown guard preset {name!r}; known: {', '.join(PRESETS)}")
     return Guards(PRESETS[name])

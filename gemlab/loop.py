@@ -10,7 +10,7 @@ import copy
 import functools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from . import answers, guards, history, pruning, retry, tasks
@@ -18,8 +18,9 @@ from . import contents as wire
 from .answers import Answer
 from .backends import ApiFailure, Backend, Refused
 from .contents import Content
-from .guards import Round, Verdict
+from .fingerprints import Identity
 from .models import Pin
+from .rounds import Round, Verdict
 from .tasks import Called, Task
 
 if TYPE_CHECKING:
@@ -33,12 +34,13 @@ _MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 
 @dataclass(frozen=True)
 class Arm:
-    """One setting of the factors, by name."""
+    """One setting of the factors, by name. `transport`: unary or stream."""
 
     name: str
     history: str = "preserve"
     pruning: str = "none"
     guard: str = "budget"
+    transport: str = "unary"
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Trial:
     received: list[Content] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     called: list[Called] = field(default_factory=list)
+    question: str = ""
     steps: list[dict[str, Any]] = field(default_factory=list)
     outcome: str = "failed"
     reason: str | None = None
@@ -89,7 +92,7 @@ async def run(backend: Backend, spec: Spec) -> Trial:
     try:
         for message in instance.messages:
             trial.received.append({"role": "user", "parts": [{"text": message}]})
-            trial.rounds = []
+            trial.rounds, trial.question = [], message
             trial.answer = await _turn(backend, trial, task, instance.functions)
         trial.detail = instance.check(trial.answer or "", trial.called)
         trial.outcome = "wrong" if trial.detail else "completed"
@@ -108,11 +111,24 @@ async def _turn(backend: Backend, trial: Trial, task: Task, functions: Mapping[s
             raise _End("unfinished", "max_steps", f"{guards.HARD_CAP} rounds")
         answer = await _ask(backend, trial, task, final=finish is not None)
         made = wire.calls(answer.content) if answer.content else []
+        if finish is None and (kind := _emptiness(answer, made)):
+            trial.rounds.append(Round((), empty=kind))
+            if watch.asks_again(trial.rounds):
+                continue
         _judge(answer, made, finish)
         trial.received.append(answer.content)
         if not made:
             return wire.answer_text(answer.content)
-        finish = _run_calls(trial, made, functions, watch)
+        finish = _run_calls(trial, answer, functions, watch, task.identities)
+
+
+def _emptiness(answer: Answer, made: list[dict]) -> str:
+    """Return why an answer is neither calls nor a text: malformed, no parts, thoughts only; empty if it is."""
+    if answer.finish_reason in _MALFORMED:
+        return "malformed"
+    if made or (answer.content is not None and wire.answer_text(answer.content).strip()):
+        return ""
+    return "no parts" if answer.content is None else "thoughts only"
 
 
 def _judge(answer: Answer, made: list[dict], finish: Verdict | None) -> None:
@@ -122,7 +138,7 @@ def _judge(answer: Answer, made: list[dict], finish: Verdict | None) -> None:
         raise _End("unfinished", reason or "malformed", answer.message or answer.finish_reason)
     if made and finish is not None:
         raise _End("unfinished", reason, f"forced final answer after {finish.reason}: a call instead of a text")
-    if answer.content is None or not (made or wire.answer_text(answer.content).strip()):
+    if _emptiness(answer, made):
         raise _End("unfinished", reason or "empty", f"no call and no text ({answer.finish_reason})")
 
 
@@ -132,6 +148,7 @@ def _judge(answer: Answer, made: list[dict], finish: Verdict | None) -> None:
 async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> Answer:
     """Send the request that the arm makes of the history; keep what was sent and received as a step."""
     arm, model = trial.spec.arm, trial.spec.model
+    stream = arm.transport == "stream"
     contents = pruning.get(arm.pruning)(history.get(arm.history)(history.closed(trial.received)))
     config = _config(task, trial.spec, len(trial.steps), final)
     trial.forced |= final
@@ -139,14 +156,14 @@ async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> Answe
     step: dict[str, Any] = {"contents": contents, "request": None, "response": None, "failures": []}
     trial.steps.append(step)
     try:
-        exchange, step["failures"] = await retry.resend(lambda: backend.send(model, contents, config))
+        exchange, step["failures"] = await retry.resend(lambda: backend.send(model, contents, config, stream))
     except ApiFailure as error:
         step["request"], step["failures"] = error.sent, error.failures
         raise _End("refused" if isinstance(error, Refused) else "failed", None, str(error)) from None
     finally:
         step["seconds"] = time.perf_counter() - started
     step["request"], step["response"] = exchange.request, exchange.response
-    answer = answers.read(exchange.response)
+    answer = answers.of(exchange.response)
     step["pin"] = Pin(model, answer.served)
     return answer
 
@@ -188,24 +205,43 @@ def _config(task: Task, spec: Spec, request: int, final: bool) -> types.Generate
 # --- calling ------------------------------------------------------------------------------------------------
 
 
-def _run_calls(trial: Trial, made: list[dict], functions: Mapping[str, Any], watch: guards.Guards) -> Verdict | None:
+def _run_calls(
+    trial: Trial,
+    answer: Answer,
+    functions: Mapping[str, Any],
+    watch: guards.Guards,
+    identities: Mapping[str, Identity],
+) -> Verdict | None:
     """Answer every call of one round in order, in one content; return the verdict that ends the turn, if any."""
+    made = wire.calls(answer.content)
     asked = tuple((str(c.get("name")), c.get("args") or {}) for c in made)
-    before = watch.before([*trial.rounds, Round(asked)])
+    now = Round(asked, identities=identities, unknown=tuple(i for i, c in enumerate(asked) if c[0] not in functions))
+    before = watch.before([*trial.rounds, now])
     results = [_execute(trial, call, functions, before.get(i)) for i, call in enumerate(asked)]
-    known = Round(asked, tuple(results), tuple(before.values()))
-    verdict = watch.after([*trial.rounds, known])
-    if verdict is not None:
-        index = verdict.call or 0
-        results[index] = _noticed(results[index], verdict)
-        known = Round(asked, tuple(results), (*before.values(), verdict))
-    trial.rounds.append(known)
-    trial.steps[-1]["verdicts"] = list(known.verdicts)
+    usage = answer.usage
+    output = usage.get("candidatesTokenCount", 0) + usage.get("thoughtsTokenCount", 0)
+    tokens = {"prompt_tokens": usage.get("promptTokenCount", 0), "output_tokens": output}
+    now = replace(now, results=tuple(results), verdicts=tuple(before.values()), **tokens)
+    after = [_asking(v, trial.question) for v in watch.after([*trial.rounds, now])]
+    for verdict in after:
+        if verdict.place == "response":
+            results[verdict.call or 0] = _noticed(results[verdict.call or 0], verdict)
+    trial.rounds.append(replace(now, results=tuple(results), verdicts=(*before.values(), *after)))
+    trial.steps[-1]["verdicts"] = list(trial.rounds[-1].verdicts)
     parts = [history.response_part(c, r) for c, r in zip(made, results, strict=True)]
     trial.received.append({"role": "user", "parts": parts})
-    if verdict is not None and verdict.kind == "stop":
-        raise _End("unfinished", "guard", verdict.reason)
-    return verdict if verdict is not None and verdict.kind == "finish" else None
+    said = [v.text for v in after if v.kind == "nudge" and v.place == "user_text"]
+    if said:
+        trial.received.append({"role": "user", "parts": [{"text": " ".join(said)}]})
+    end = after[-1] if after and after[-1].kind in ("finish", "stop") else None
+    if end is not None and end.kind == "stop":
+        raise _End("unfinished", "guard", end.reason)
+    return end
+
+
+def _asking(verdict: Verdict, question: str) -> Verdict:
+    """Say what is wanted where a final answer is: the question may lie far back, or be pruned away."""
+    return replace(verdict, text=f"{verdict.text} The question: {question}") if verdict.kind == "finish" else verdict
 
 
 def _execute(

@@ -67,7 +67,7 @@ def tokens(responses: Sequence[dict[str, Any]]) -> dict[str, int]:
     """Return the tokens of some responses: prompt (cached included), cached, output, thoughts, total."""
     sums: Counter[str] = Counter()
     for response in responses:
-        usage = answers.read(response).usage
+        usage = answers.of(response).usage
         sums.update({key: usage.get(key, 0) for key in _USAGE})
     return {
         "prompt_tokens": sums["promptTokenCount"],
@@ -111,7 +111,7 @@ def _redundant(done: Sequence[tuple[dict, Any]]) -> list[str]:
 
 def _returned(one: dict[str, Any]) -> float | None:
     steps = one["steps"]
-    earlier = [answers.read(s["response"]).content for s in steps[:-1] if s["response"]]
+    earlier = [answers.of(s["response"]).content for s in steps[:-1] if s["response"]]
     received = Counter(s for content in earlier if content for s in wire.signatures(content))
     if not received:
         return None
@@ -122,7 +122,7 @@ def _returned(one: dict[str, Any]) -> float | None:
 
 def _pin(one: dict[str, Any]) -> bool | None:
     """Tell whether every answer came from the requested model; None where one does not say and none differs."""
-    found = [answers.read(step["response"]) for step in one["steps"] if step["response"]]
+    found = [answers.of(step["response"]) for step in one["steps"] if step["response"]]
     matches = {models.Pin(one["model"], answer.served).match for answer in found} or {None}
     return False if False in matches else None if None in matches else True
 

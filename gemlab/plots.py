@@ -56,7 +56,7 @@ def estimates(results: Results) -> Figure:
         _dots(right, summary, "redundant_mean", "redundant_ci", lambda v: f"{v:.2f}")
         right.set(title="Redundant calls a trial")
         right.set_xlim(left=0)
-        _caption(figure, results)
+        caption(figure, results)
     return figure
 
 
@@ -105,7 +105,7 @@ def outcomes(results: Results) -> Figure:
         axes.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
         handles = [mpl.patches.Patch(color=OUTCOME_COLOURS[o], label=o) for o in shown]
         axes.legend(handles=handles, ncols=len(shown), loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
-        _caption(figure, results)
+        caption(figure, results)
     return figure
 
 
@@ -120,7 +120,7 @@ def differences(results: Results) -> Figure:
             refused = {arm for arm, one in results.summary()["arms"].items() if _refused(one)}
             _forest(axes, made, 100 if metric == "completed" else 1, refused)
             axes.set_title(title + results.arms[0])
-        _caption(figure, results, "grey band: practical equivalence")
+        caption(figure, results, "grey band: practical equivalence")
     return figure
 
 
@@ -169,11 +169,12 @@ def signatures(results: Results) -> Figure:
             axes.set_yticks(range(len(values)), list(summary))
             axes.margins(x=0.15)
         left.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
-        _caption(figure, results)
+        caption(figure, results)
     return figure
 
 
-def _caption(figure: Figure, results: Results, extra: str = "") -> None:
+def caption(figure: Figure, results: Results, extra: str = "") -> None:
+    """Write below a figure what every one has to say: whose numbers these are, and how to read them."""
     first = results.traces[0]
     source = results.simulated or "measured on the real API"
     served = ", ".join(sorted({s for t in results.traces for s in t["served"]})) or "unknown"

@@ -33,7 +33,8 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 
 def _worth_it(error: BaseException) -> bool:
-    return isinstance(error, Unavailable) and (server_delay(error) or 0.0) <= PATIENCE
+    """A stream of which something came is not asked for again: what came may have been used."""
+    return isinstance(error, Unavailable) and not error.got and (server_delay(error) or 0.0) <= PATIENCE
 
 
 async def resend(send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS) -> tuple[Any, list[dict[str, Any]]]:
@@ -62,6 +63,5 @@ async def resend(send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS) -
 
 def describe(error: ApiFailure) -> dict[str, Any]:
     """Return a failure as a trace keeps it: HTTP status and the API's own body, or what kind it was."""
-    if error.status is None:
-        return {"status": None, "kind": error.kind}
-    return {"status": error.status, "body": error.body}
+    what = {"kind": error.kind} if error.status is None else {"body": error.body}
+    return {"status": error.status, **what, **({"got": error.got} if error.got else {})}

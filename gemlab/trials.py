@@ -16,6 +16,7 @@ from .backends import Backend
 from .loop import Arm, Spec
 
 # Outcomes after which a trial is done; a failed one is run again on resume.
+TRANSPORTS = ("unary", "stream")
 TERMINAL = ("completed", "wrong", "unfinished", "refused")
 _FIELDS = ("arm", "task", "model", "seed", "backend")
 
@@ -31,11 +32,13 @@ def arm(value: str | dict[str, str]) -> Arm:
         raise ValueError(f"an arm is a strategy's name or an object of texts, not {value!r}")
     unknown = set(value) - set(Arm.__dataclass_fields__)
     if unknown or not value.get("name"):
-        raise ValueError(f"an arm has name, history, pruning, guard; got {sorted(value)}")
+        raise ValueError(f"an arm has name, history, pruning, guard, transport; got {sorted(value)}")
     made = Arm(**value)
     history.get(made.history)
     pruning.get(made.pruning)
     guards.get(made.guard)
+    if made.transport not in TRANSPORTS:
+        raise ValueError(f"unknown transport {made.transport!r}; known: {', '.join(TRANSPORTS)}")
     return made
 
 

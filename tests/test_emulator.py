@@ -73,10 +73,9 @@ async def test_routes_that_exist(path):
     [
         ("v1beta", "gemini-3.6-flahs", "generateContent"),
         ("v1", "gemini-flash-latest", "generateContent"),
-        ("v1", OLD, "countTokens"),
-        ("v2", OLD, "streamGenerateContent"),
+        ("v1", OLD, "batchEmbedContents"),
     ],
-    ids=["unknown model", "alias on v1", "unknown method", "unknown version"],
+    ids=["unknown model", "alias on v1", "unknown method"],
 )
 async def test_what_is_not_found_is_said_in_the_apis_words(version, model, method):
     response = await send(app(routes=models.ROUTES), f"/{version}/models/{model}:{method}", ASK)
@@ -89,10 +88,33 @@ async def test_what_is_not_found_is_said_in_the_apis_words(version, model, metho
     }
 
 
-@pytest.mark.parametrize(("path", "method"), [("/v1/files", "POST"), ("/", "GET"), (f"/v1/models/{OLD}", "GET")])
-async def test_other_routes_are_404_without_a_body(path, method):
+@pytest.mark.parametrize(
+    ("path", "method"), [("/v1/files", "POST"), ("/", "GET"), (f"/v2/models/{OLD}:generateContent", "POST")]
+)
+async def test_other_routes_are_a_404_page(path, method):
     response = await send(app(), path, b"", method)
-    assert (response.status_code, response.content) == (404, b"")
+    assert response.status_code == 404 and response.headers["content-type"].startswith("text/html")
+
+
+async def test_model_cards_are_listed_in_pages_and_got_by_name():
+    first = (await send(app(), "/v1beta/models?pageSize=2", b"", "GET")).json()
+    second = (await send(app(), f"/v1beta/models?pageSize=2&pageToken={first['nextPageToken']}", b"", "GET")).json()
+    assert [m["name"] for m in first["models"]] == ["models/gemini-2.0-flash", "models/gemini-2.5-pro"]
+    assert len(second["models"]) == 2 and not {m["name"] for m in second["models"]} & {
+        m["name"] for m in first["models"]
+    }
+    card = (await send(app(), "/v1/models/gemini-2.5-flash", b"", "GET")).json()
+    assert card["thinking"] is True and "generateContent" in card["supportedGenerationMethods"]
+    assert (await send(app(), "/v1/models/gemini-9", b"", "GET")).json()["error"]["status"] == "NOT_FOUND"
+    assert (await send(app(), "/v1/models?pageSize=many", b"", "GET")).status_code == 400
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_count_tokens_says_what_a_request_would_cost(wrapped):
+    body = {"generateContentRequest": {"model": f"models/{OLD}", **ASK}} if wrapped else ASK
+    counted = (await send(app(), f"/v1beta/models/{OLD}:countTokens", body)).json()
+    answered = (await send(app(), f"/v1beta/models/{OLD}:generateContent", ASK)).json()
+    assert counted["totalTokens"] == answered["usageMetadata"]["promptTokenCount"] > 0
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ STREAMS = [
     (OLD, TEXT, {}, 't | t | t | ""+S !STOP', None),
     (OLD, TEXT, {"includeThoughts": True}, 'Th | t | t | t | ""+S !STOP', None),
     (G36, TWO, {"includeThoughts": True}, 'Th | fc+S | fc | "" !STOP', None),
-    (OLD, Reply(text="Short."), {}, "t !STOP", None),
+    (OLD, Reply(text="Short."), {}, 't | "" !STOP', None),
     (G25, ONE, {}, "fc+S !STOP", "Model generated function call(s)."),
     (G25, TWO, {}, "fc+S fc !STOP", "Model generated function call(s)."),
     (G25, TWO, {"thinkingBudget": 0}, "fc fc !STOP", "Model generated function call(s)."),

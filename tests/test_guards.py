@@ -1,23 +1,39 @@
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
-from gemlab import backends, guards, loop, models, rules, trials
+from gemlab import backends, guards, loop, models, presets, rules, trials
 from gemlab.emulator.scripted import Parameters
-from gemlab.guards import Guards, RepeatedCall, ResultStall, Round, TurnBudget, Verdict
+from gemlab.fingerprints import Identity
+from gemlab.guards import (
+    CostBudget,
+    Cycle,
+    EmptyAnswer,
+    Guards,
+    RepeatedCall,
+    RepeatedError,
+    ResultStall,
+    TokenBudget,
+    TurnBudget,
+    UnknownTool,
+)
+from gemlab.ladder import STOP, Ladder
+from gemlab.rounds import Round, Verdict
 
 
-def play(guard, rounds):
+def play(guard, rounds, identities=None, **facts):
     """Run rounds of (name, args, result) past a guard; return the first letters of what it says of each."""
     history, said = [], []
     for calls in rounds:
-        asked = tuple((name, args) for name, args, _ in calls)
-        before = tuple(guard.before([*history, Round(asked)]))
+        now = Round(tuple((name, args) for name, args, _ in calls), identities=identities or {}, **facts)
+        before = tuple(guard.before([*history, now]))
         blocked = {v.call for v in before if v.kind == "block"}
         results = tuple({"error": "blocked"} if i in blocked else c[2] for i, c in enumerate(calls))
-        after = tuple(guard.after([*history, Round(asked, results, before)]))
-        history.append(Round(asked, results, before + after))
+        now = replace(now, results=results, verdicts=before)
+        after = tuple(guard.after([*history, now]))
+        history.append(replace(now, verdicts=before + after))
         said.append("".join(v.kind[0] for v in before + after) or ".")
     return " ".join(said)
 
@@ -64,7 +80,7 @@ def test_cycles_with_equal_results_end(cycle, said):
 
 
 def test_a_blocked_call_is_no_new_result():
-    assert play(RepeatedCall(3, patience=4), same(8)) == ". . n b b b bf bf"
+    assert play(RepeatedCall(3, Ladder(patience=4)), same(8)) == ". . n b b b bf bf"
 
 
 def test_a_new_streak_is_nudged_again():
@@ -92,8 +108,8 @@ def test_rounds_are_counted_not_calls():
     three = [("get", {"q": 1}, {"value": 1.5})] * 3
     assert play(RepeatedCall(3), [three]) == "."
     assert play(ResultStall(3), [three]) == "."
-    # In the third round the first of the equal calls is let through with a notice, its copies are not run.
-    assert play(RepeatedCall(3, patience=9), [three] * 4) == ". . nbb bbb"
+    # In the third round the first of the equal calls carries the notice for all; then none is run.
+    assert play(RepeatedCall(3, Ladder(patience=9)), [three] * 4) == ". . n bbb"
 
 
 # --- the same result ----------------------------------------------------------------------------------------
@@ -101,7 +117,7 @@ def test_rounds_are_counted_not_calls():
 
 def test_a_stall_is_nudged_once_and_then_ended():
     rounds = [alone("search", {"hits": ["x"]}, q=n) for n in range(7)]
-    assert play(ResultStall(3), rounds) == ". . n . . f f"
+    assert play(ResultStall(3), rounds) == ". . n . f f f"
     assert play(ResultStall(2), rounds) == ". n . f f f f"
 
 
@@ -135,10 +151,20 @@ def test_trivial_rounds_between_do_not_hide_a_stall():
         (TurnBudget(3), ". . f"),
         (RepeatedCall(2), ". n b bf"),
         (RepeatedCall(4), ". . . n b bf"),
-        (RepeatedCall(2, patience=1), ". n bf"),
-        (RepeatedCall(2, patience=3), ". n b b bf"),
+        (RepeatedCall(2, Ladder(patience=1)), ". n bf"),
+        (RepeatedCall(2, Ladder(patience=3)), ". n b b bf"),
+        (RepeatedCall(2, Ladder(last="stop")), ". n b bs"),
+        (RepeatedCall(3, STOP), ". . s"),
+        (RepeatedCall(3, Ladder(nudge=False)), ". . . bf"),
+        (RepeatedCall(2, window=2), ". n b bf"),
         (ResultStall(2), ". n . f"),
-        (ResultStall(4), ". . . n . . . f"),
+        (ResultStall(4), ". . . n . f"),
+        (ResultStall(2, Ladder(patience=3)), ". n . . f"),
+        (ResultStall(2, Ladder(nudge=False)), ". . f"),
+        (Cycle(3), ". . n . f"),
+        (Cycle(4, STOP), ". . . s"),
+        (RepeatedError(2), ". . . ."),
+        (EmptyAnswer(1), ". . ."),
     ],
 )
 def test_each_setting_has_an_effect(guard, said):
@@ -149,12 +175,23 @@ def test_each_setting_has_an_effect(guard, said):
     ("make", "why"),
     [
         (lambda: TurnBudget(0), "at least 1"),
+        (lambda: TurnBudget(201), "can never fire: every turn ends after 200 rounds"),
         (lambda: RepeatedCall(1), "at least 2"),
-        (lambda: RepeatedCall(3, patience=0), "at least 1"),
+        (lambda: RepeatedCall(3, Ladder(patience=0)), "at least 1"),
+        (lambda: Ladder(place="beside"), "response or user_text"),
+        (lambda: Ladder(last="nudge"), "finish or stop"),
         (lambda: RepeatedCall(3, by="name"), "not args or result"),
+        (lambda: RepeatedCall(3, scope="run"), "not turn or consecutive"),
+        (lambda: RepeatedCall(11, window=10), "can never fire: the window holds 10 rounds"),
         (lambda: ResultStall(1), "at least 2"),
+        (lambda: Cycle(1), "at least 2"),
+        (lambda: Cycle(2, max_period=0), "max_period at least 1"),
+        (lambda: TokenBudget(0), "at least 1"),
+        (lambda: CostBudget(0, prompt=1, output=1), "above 0 dollars"),
+        (lambda: CostBudget(1), "can never fire: it needs prices"),
         (lambda: Guards((TurnBudget(4), RepeatedCall(5))), "can never fire: the turn ends after 4 rounds"),
         (lambda: Guards((ResultStall(11), TurnBudget(10))), "can never fire"),
+        (lambda: Guards((RepeatedCall(3), TurnBudget(4))), "can never get to its end"),
         (lambda: guards.get("strict"), "known: off, budget, article, default"),
     ],
 )
@@ -178,8 +215,8 @@ def test_of_several_verdicts_the_strongest_counts():
 
     several = Guards((Fixed("nudge", whole="nudge"), Fixed("block", whole="finish"), Fixed("nudge")))
     assert several.before([Round((("a", {}),))])[0].kind == "block"
-    assert several.after([]).kind == "finish"
-    assert Guards(()).before([Round((("a", {}),))]) == {} and Guards(()).after([]) is None
+    assert [v.kind for v in several.after([])] == ["finish"]
+    assert Guards(()).before([Round((("a", {}),))]) == {} and Guards(()).after([]) == []
 
 
 # --- in a run -----------------------------------------------------------------------------------------------
@@ -239,7 +276,7 @@ def test_two_guards_speak_in_one_notice(scripted):
     assert "made before with the same arguments" in notice and "results are all the same" in notice
 
 
-@pytest.mark.parametrize("preset", guards.PRESETS)
+@pytest.mark.parametrize("preset", presets.PRESETS)
 @pytest.mark.parametrize("task", ["ecpm", "search"])
 def test_no_preset_makes_a_request_that_is_refused(preset, task):
     stubborn = Parameters(repeat=0.97, quit=0.0, heed=0.0)

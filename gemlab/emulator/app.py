@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,48 +14,65 @@ from starlette.routing import Route
 
 from .. import models, rules
 from ..models import DEVELOPER, VERTEX, Profile
-from . import errors, forms, shape, signatures
+from . import catalogue, errors, faults, forms, shape, signatures, usage
 from .errors import ApiError
+from .faults import Fault, Faults
 from .view import Model, Reply, View, read
 
 _JSON = "application/json; charset=UTF-8"
 
 
 def create_app(
-    model: Model, routes: Mapping[str, str] | None = None, switches: Mapping[str, str] | None = None
+    model: Model,
+    routes: Mapping[str, str] | None = None,
+    switches: Mapping[str, str] | None = None,
+    faults: Sequence[Fault] = (),
+    seed: int = 0,
 ) -> Starlette:
     """Return the emulator with the given model behind it.
 
     `routes` maps requested to served ids (default: `models.ROUTES`); `switches` override profile fields that
-    are unsettled (see `models.Profile`).
+    are unsettled (see `models.Profile`); `faults` strike by `seed` (see `faults.Fault`).
     """
-    emulator = _Emulator(model, dict(models.ROUTES if routes is None else routes), dict(switches or {}))
-    vertex = "/{version}/projects/{project}/locations/{location}/publishers/google/models/{call:path}"
+    emulator = _Emulator(
+        model, dict(models.ROUTES if routes is None else routes), dict(switches or {}), Faults(faults, seed)
+    )
+    publishers = "publishers/google/models"
     return Starlette(
         routes=[
-            Route(vertex, emulator.vertex, methods=["POST"]),
-            Route("/{version}/publishers/google/models/{call:path}", emulator.vertex, methods=["POST"]),
+            Route(
+                f"/{{version}}/projects/{{p}}/locations/{{l}}/{publishers}/{{call:path}}",
+                emulator.vertex,
+                methods=_POST,
+            ),
+            Route(f"/{{version}}/{publishers}/{{call:path}}", emulator.vertex, methods=_POST),
+            Route("/{version}/models", emulator.list, methods=["GET"]),
+            Route("/{version}/models/{call:path}", emulator.get, methods=["GET"]),
             Route("/{version}/models/{call:path}", emulator.developer, methods=["POST"]),
-            Route("/{path:path}", _unknown_route, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            Route("/{path:path}", _unknown_route, methods=_ALL_METHODS),
         ]
     )
 
 
-def _pretty(body: Any) -> bytes:
-    return json.dumps(body, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+_POST = ["POST"]
+_ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_VERSIONS = ("v1", "v1beta", "v1beta1")
+_METHODS = ("generateContent", "streamGenerateContent", "countTokens")
 
 
-def _failed(error: ApiError) -> Response:
-    return Response(_pretty(error.body()), error.code, media_type=_JSON)
+def _json(body: Any, status: int = 200) -> Response:
+    text = json.dumps(body, indent=2, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(text + b"\n", status, media_type=_JSON)
 
 
 async def _unknown_route(request: Request) -> Response:
-    return Response(b"", 404, media_type="text/html; charset=UTF-8")
+    page = "<!DOCTYPE html>\n<html lang=en>\n<title>Error 404 (Not Found)!!1</title>\n"
+    return Response(page, 404, media_type="text/html; charset=UTF-8")
 
 
 class _Emulator:
-    def __init__(self, model: Model, routes: dict[str, str], switches: dict[str, str]):
-        self.model, self.routes, self.switches = model, routes, switches
+    def __init__(self, model: Model, routes: dict[str, str], switches: dict[str, str], faults: Faults):
+        self.model, self.routes, self.switches, self.faults = model, routes, switches, faults
 
     async def developer(self, request: Request) -> Response:
         return await self._serve(request, DEVELOPER)
@@ -62,24 +80,68 @@ class _Emulator:
     async def vertex(self, request: Request) -> Response:
         return await self._serve(request, VERTEX)
 
+    async def list(self, request: Request) -> Response:
+        try:
+            return _json(catalogue.page(request.query_params))
+        except ApiError as error:
+            return _json(error.body(), error.code)
+
+    async def get(self, request: Request) -> Response:
+        version, name = request.path_params["version"], request.path_params["call"]
+        try:
+            self._profile(name, version, "getModel", DEVELOPER)
+            return _json(catalogue.card(name))
+        except ApiError as error:
+            return _json(error.body(), error.code)
+
     async def _serve(self, request: Request, service: str) -> Response:
         version, call = request.path_params["version"], request.path_params["call"]
         requested, _, method = call.rpartition(":")
+        streamed = method == "streamGenerateContent"
+        sse = request.query_params.get("alt") == "sse"
+        if version not in _VERSIONS:
+            return await _unknown_route(request)
         try:
-            if version not in ("v1", "v1beta", "v1beta1") or method not in _METHODS:
+            if method not in _METHODS:
                 raise errors.not_found(requested or call, version, method or "generateContent")
             profile = self._profile(requested, version, method, service)
-            body = shape.parse(await request.body())
-            view, mismatched = self.judge(body, profile)
-            reply = Reply() if mismatched else self.model.respond(view)
+            raw = await request.body()
+            if method == "countTokens":
+                return _json(self._count(shape.parse(raw, counting=True), profile))
+            body = shape.parse(raw)
+            fault = self.faults.choose(raw, body)
+            bodies = await self._answer(body, profile, fault, streamed)
         except ApiError as error:
-            return _failed(error)
-        if method == "generateContent":
-            return Response(_pretty(forms.unary(reply, body, view, profile)), media_type=_JSON)
-        chunks = forms.stream(reply, body, view, profile)
-        if request.query_params.get("alt") == "sse":
-            return StreamingResponse(_events(chunks), media_type="text/event-stream")
-        return Response(_pretty(chunks), media_type=_JSON)
+            # A stream that is no event stream is one array, and so is its error.
+            return _json([error.body()] if streamed and not sse else error.body(), error.code)
+        if not streamed:
+            return _json(bodies[0])
+        if sse:
+            return StreamingResponse(_events(bodies, fault), headers={"content-type": "text/event-stream"})
+        return StreamingResponse(_array(bodies, fault), media_type=_JSON)
+
+    async def _answer(
+        self, body: dict[str, Any], profile: Profile, fault: Fault | None, streamed: bool
+    ) -> list[dict[str, Any]]:
+        """Return the bodies of an answer: one, or a stream's chunks."""
+        faults.refuse(fault, profile.model)
+        if fault and fault.kind == "slow":
+            await asyncio.sleep(fault.seconds)
+        if fault and fault.kind == "served_model":
+            profile = models.profile(fault.served, profile.service, **self.switches)
+        view, mismatched = self.judge(body, profile)
+        reply = Reply() if mismatched else self.model.respond(view)
+        if streamed:
+            return faults.spoil(fault, forms.stream(reply, body, view, profile))
+        return faults.spoil(fault, [forms.unary(reply, body, view, profile)])
+
+    def _count(self, body: dict[str, Any], profile: Profile) -> dict[str, Any]:
+        """Count what generateContent would; of the rules only the parser's apply."""
+        findings = [f for f in rules.check(body["contents"], profile) if f.rule in ("base64", "inside_call")]
+        if findings:
+            raise errors.refused(findings)
+        prompt = usage.prompt_details(body, read(body, profile), profile)
+        return {"totalTokens": sum(prompt.values()), "promptTokensDetails": usage.details(prompt)}
 
     def _profile(self, requested: str, version: str, method: str, service: str) -> Profile:
         served = models.serve(requested, self.routes)
@@ -100,9 +162,26 @@ class _Emulator:
         return read(body, profile), any(f.rule == "id_mismatch" for f in findings)
 
 
-_METHODS = ("generateContent", "streamGenerateContent")
+async def _events(chunks: list[dict[str, Any]], fault: Fault | None) -> AsyncIterator[bytes]:
+    async for chunk in _until(chunks, fault):
+        text = json.dumps(chunk, ensure_ascii=False, separators=(",", ": "))
+        yield b"data: " + text.encode("utf-8", "replace") + b"\r\n\r\n"
 
 
-async def _events(chunks: list[dict[str, Any]]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield b"data: " + json.dumps(chunk, ensure_ascii=False).encode("utf-8", "replace") + b"\r\n\r\n"
+async def _array(chunks: list[dict[str, Any]], fault: Fault | None) -> AsyncIterator[bytes]:
+    start = b"["
+    async for chunk in _until(chunks, fault):
+        yield start + json.dumps(chunk, indent=2, ensure_ascii=False).encode("utf-8", "replace")
+        start = b"\n,\r\n"
+    yield b"\n]"
+
+
+async def _until(chunks: list[dict[str, Any]], fault: Fault | None) -> AsyncIterator[dict[str, Any]]:
+    """Yield the chunks, up to where a fault ends the stream."""
+    ends = fault is not None and fault.kind in ("cut", "error_chunk")
+    for chunk in chunks[: fault.after] if ends else chunks:
+        yield chunk
+    if ends and fault.kind == "cut":
+        raise faults.Cut("the connection was cut in the middle of a stream")
+    if ends:
+        yield ApiError(503, errors.OVERLOADED).body()

@@ -41,6 +41,36 @@ class ApiError(Exception):
         return {"error": error}
 
 
+def exhausted(model: str, seconds: float) -> ApiError:
+    """Return the 429 of a used-up quota that asks to wait; retryDelay is the floor of the message's seconds."""
+    metric = "generativelanguage.googleapis.com/generate_content_paid_tier_input_token_count"
+    message = (
+        "You exceeded your current quota, please check your plan and billing details. For more information on this "
+        "error, head to: https://ai.google.dev/gemini-api/docs/rate-limits. To monitor your current usage, head to: "
+        f"https://ai.dev/rate-limit. \n* Quota exceeded for metric: {metric}, limit: 1000000, model: {model}\n"
+        f"Please retry in {seconds}s."
+    )
+    link = {
+        "description": "Learn more about Gemini API quotas",
+        "url": "https://ai.google.dev/gemini-api/docs/rate-limits",
+    }
+    violation = {
+        "quotaMetric": metric,
+        "quotaId": "GenerateContentPaidTierInputTokensPerModelPerMinute",
+        "quotaDimensions": {"model": model, "location": "global"},
+        "quotaValue": "1000000",
+    }
+    return ApiError(
+        429,
+        message,
+        [
+            {"@type": "type.googleapis.com/google.rpc.Help", "links": [link]},
+            {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]},
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{int(seconds)}s"},
+        ],
+    )
+
+
 def bad_request(violations: Sequence[tuple[str, str]]) -> ApiError:
     """Return the 400 of the JSON parser: (field, description) each, descriptions joined in the message."""
     detail = {

@@ -1,27 +1,23 @@
-"""The form of an answer: parts and their signatures by family, unary body and stream chunks, usage."""
+"""The form of an answer: parts and their signatures by family, unary body and stream chunks."""
 
 from __future__ import annotations
 
 import base64
 import random
+import re
 import string
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from .. import contents as wire
-from ..contents import Content, Part
-from ..models import Profile
-from . import scripted, signatures
+from ..contents import Part
+from ..models import VERTEX, Profile
+from . import scripted, signatures, usage
 from .view import Reply, View
 
 CALLS_MESSAGE = "Model generated function call(s)."
-_CHARS_PER_TOKEN = 4
-
-
-def tokens(text: str) -> int:
-    """Return the token count of a text: a quarter of its characters, rounded up."""
-    return -(-len(text) // _CHARS_PER_TOKEN)
 
 
 # --- parts --------------------------------------------------------------------------------------------------
@@ -40,8 +36,11 @@ def call_id(profile: Profile, rng: random.Random) -> str | None:
 
 
 def answer_parts(reply: Reply, view: View, profile: Profile) -> list[Part]:
-    """Return the parts of an unary answer: the first call, or the last text, carries the signature."""
-    thought = reply.thought if view.thinking else None
+    """Return the parts of an unary answer: the first call, or the last text, carries the signature.
+
+    An empty thought (not None) signs as well: recorded answers without a thoughtsTokenCount are signed so.
+    """
+    thought = _thought(reply, view)
     parts: list[Part] = []
     rng = view.rng("ids")
     for name, args in reply.calls:
@@ -51,7 +50,7 @@ def answer_parts(reply: Reply, view: View, profile: Profile) -> list[Part]:
         parts.append({"functionCall": call})
     if reply.text is not None or not reply.calls:
         parts.insert(0, {"text": reply.text or ""})
-    if thought and (reply.calls or _signs_text(view, profile)):
+    if thought is not None and (reply.calls or _signs_text(view, profile)):
         signed = next((i for i, p in enumerate(parts) if wire.call_of(p)), len(parts) - 1)
         sealed = wire.encode_signature(signatures.seal(thought, profile))
         parts[signed] = {**parts[signed], "thoughtSignature": sealed}
@@ -60,131 +59,162 @@ def answer_parts(reply: Reply, view: View, profile: Profile) -> list[Part]:
     return parts
 
 
+def _thought(reply: Reply, view: View) -> str | None:
+    return reply.thought if view.thinking else None
+
+
 def _signs_text(view: View, profile: Profile) -> bool:
     """3.x signs every text it thought about; 2.5 only where functions were declared."""
     return profile.strict or bool(view.declared)
 
 
-# --- usage --------------------------------------------------------------------------------------------------
-
-
-def _content_tokens(contents: Sequence[Content]) -> int:
-    total = 0
-    for _, _, part in wire.walk(contents):
-        data = {k: v for k, v in part.items() if k not in ("thoughtSignature", "thought")}
-        total += tokens(part["text"] if set(data) == {"text"} else wire.canonical(data)) if data else 0
-    return total
-
-
-def prompt_tokens(body: dict[str, Any], view: View) -> int:
-    """Return the prompt's tokens: system text, declarations, contents, and the thoughts that came back."""
-    declared = tokens(wire.canonical(list(view.declared))) if view.declared else 0
-    system = _content_tokens([body.get("systemInstruction") or {}])
-    thoughts = sum(tokens(scripted.note(s.thought)) for s in view.steps if s.thought)
-    return system + declared + _content_tokens(body["contents"]) + thoughts
-
-
-def usage(body: dict[str, Any], view: View, parts: Sequence[Part], thought: str | None) -> dict[str, Any]:
-    """Return usageMetadata; a key is absent where its count is zero."""
-    prompt = prompt_tokens(body, view)
-    made = _content_tokens([{"parts": [p for p in parts if not wire.is_thought(p)]}])
-    thoughts = tokens(scripted.note(thought)) if thought else 0
-    return _usage(prompt, made, thoughts)
-
-
-def _usage(prompt: int, made: int, thoughts: int) -> dict[str, Any]:
-    counts: dict[str, Any] = {"promptTokenCount": prompt}
-    if made:
-        counts["candidatesTokenCount"] = made
-    counts["totalTokenCount"] = prompt + made + thoughts
-    counts["promptTokensDetails"] = [{"modality": "TEXT", "tokenCount": prompt}]
-    if thoughts:
-        counts["thoughtsTokenCount"] = thoughts
-    counts["serviceTier"] = "standard"
-    return counts
-
-
 # --- bodies -------------------------------------------------------------------------------------------------
-
-
-def response_id(rng: random.Random) -> str:
-    """Return a response id: 17 bytes as base64url, the first four the unix time in little-endian order."""
-    raw = int(time.time()).to_bytes(4, "little") + rng.randbytes(13)
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def unary(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> dict[str, Any]:
     """Return the body of a generateContent answer."""
     parts = answer_parts(reply, view, profile)
-    candidate: dict[str, Any] = {
-        "content": {"parts": parts, "role": "model"},
-        "finishReason": "STOP",
-        "index": 0,
-    }
-    if reply.calls:
-        candidate["finishMessage"] = CALLS_MESSAGE
-    thought = reply.thought if view.thinking else None
-    return {
-        "candidates": [candidate],
-        "usageMetadata": usage(body, view, parts, thought),
-        "modelVersion": profile.model,
-        "responseId": response_id(view.rng("response")),
-    }
+    end: dict[str, Any] = {"finishReason": "STOP"}
+    if usage.plain(profile) and not profile.strict:
+        # Drawn: no probabilities stand behind an emulated answer.
+        end["avgLogprobs"] = -view.rng("logprobs").expovariate(1)
+    message = CALLS_MESSAGE if reply.calls else None
+    prompt = usage.prompt_details(body, view, profile)
+    made, thoughts = _made(parts), usage.thought_tokens(_thought(reply, view))
+    counts = usage.metadata(profile, prompt, made, thoughts)
+    return _body(_candidate(parts, profile, end, message), counts, profile, _origin(view, profile))
 
 
 def stream(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> list[dict[str, Any]]:
     """Return the chunks of a streamGenerateContent answer: usage cumulative, responseId constant."""
-    parts = answer_parts(reply, view, profile)
-    thought = reply.thought if view.thinking else None
-    full = usage(body, view, parts, thought)
-    ident = response_id(view.rng("response"))
-    groups = _stream_parts(parts, profile)
-    chunks, sent = [], []
+    groups = _stream_parts(answer_parts(reply, view, profile), profile)
+    prompt = usage.prompt_details(body, view, profile)
+    thoughts = usage.thought_tokens(_thought(reply, view))
+    origin = _origin(view, profile)
+    chunks: list[dict[str, Any]] = []
+    sent: list[Part] = []
     for number, group in enumerate(groups):
-        sent += [p for p in group if not wire.is_thought(p)]
+        sent += group
         last = number == len(groups) - 1
-        candidate: dict[str, Any] = {"content": {"parts": group, "role": "model"}}
+        message = CALLS_MESSAGE if last and reply.calls and not profile.strict else None
+        candidate = _candidate(group, profile, {"finishReason": "STOP"} if last else {}, message)
         if last:
-            candidate["finishReason"] = "STOP"
-        candidate["index"] = 0
-        if last and reply.calls and not profile.strict:
-            candidate["finishMessage"] = CALLS_MESSAGE
-        made = _content_tokens([{"parts": sent}])
-        counts = _usage(full["promptTokenCount"], made, full.get("thoughtsTokenCount", 0))
-        chunks.append(
-            {
-                "candidates": [candidate],
-                "usageMetadata": full if last else counts,
-                "modelVersion": profile.model,
-                "responseId": ident,
-            }
-        )
+            counts = usage.metadata(profile, prompt, _made(sent), thoughts)
+        else:
+            counts = _counts_so_far(sent, groups, prompt, thoughts, profile)
+        chunks.append(_body(candidate, counts, profile, origin))
     return chunks
 
 
-def _stream_parts(parts: list[Part], profile: Profile) -> list[list[Part]]:
-    """Group the parts into chunks in the family's form.
+def _made(parts: Sequence[Part]) -> int:
+    return wire.content_tokens([{"parts": [p for p in parts if not wire.is_thought(p)]}])
 
-    3.x: one call a chunk and an unsigned empty trailer; a text's signature on an empty last part. 2.5: all
-    calls in one chunk, the signature on the first text chunk.
+
+def _candidate(parts: list[Part], profile: Profile, end: dict[str, Any], message: str | None) -> dict[str, Any]:
+    if profile.service == VERTEX:
+        content = {"role": "model", "parts": parts}
+    else:
+        content = {"parts": parts, "role": "model"}
+    candidate: dict[str, Any] = {"content": content, **end}
+    if not usage.plain(profile):
+        candidate["index"] = 0
+        if message:
+            candidate["finishMessage"] = message
+    return candidate
+
+
+def _body(
+    candidate: dict[str, Any], counts: dict[str, Any], profile: Profile, origin: dict[str, str]
+) -> dict[str, Any]:
+    return {"candidates": [candidate], "usageMetadata": counts, "modelVersion": profile.model, **origin}
+
+
+def _counts_so_far(
+    sent: Sequence[Part], groups: Sequence[Sequence[Part]], prompt: dict[str, int], thoughts: int, profile: Profile
+) -> dict[str, Any]:
+    """Return the usage of a chunk that is not the last: 2.5 counts thoughts as they come, 3.x when they are over.
+
+    Vertex counts nothing before the last chunk, 2.0 only the prompt.
     """
-    thoughts = [[p] for p in parts if wire.is_thought(p)]
+    if profile.service == VERTEX:
+        return dict(usage.TRAFFIC)
+    if profile.family == "gemini-2":
+        return usage.metadata(profile, prompt, 0, 0)
+    if not wire.is_thought(sent[-1]):
+        return usage.metadata(profile, prompt, _made(sent), thoughts)
+    if profile.strict:
+        return usage.metadata(profile, prompt, 0, 0)
+    said = sum(len(p["text"]) for p in sent)
+    whole = sum(len(p["text"]) for group in groups for p in group if wire.is_thought(p))
+    return usage.metadata(profile, prompt, 0, -(-thoughts * said // whole))
+
+
+# --- chunks -------------------------------------------------------------------------------------------------
+
+
+def _stream_parts(parts: list[Part], profile: Profile) -> list[list[Part]]:
+    """Group the parts into chunks in the family's form: thought summaries, text, calls.
+
+    3.x: one call a chunk; an empty last part, which carries the signature of a text and none after calls.
+    2.5: all calls in one chunk, the signature on the first text chunk.
+    """
+    thoughts = [p for p in parts if wire.is_thought(p)]
     calls = [p for p in parts if wire.call_of(p) is not None]
     texts = [p for p in parts if wire.call_of(p) is None and not wire.is_thought(p)]
-    groups = thoughts
+    groups: list[list[Part]] = [[{**p, "text": text}] for p in thoughts for text in _sections(p["text"])]
+    trailer: Part = {"text": ""}
     for part in texts:
-        pieces = [{"text": piece} for piece in _pieces(part["text"])]
-        if "thoughtSignature" in part and profile.strict:
-            pieces.append({"text": "", "thoughtSignature": part["thoughtSignature"]})
-        elif "thoughtSignature" in part:
-            pieces[0]["thoughtSignature"] = part["thoughtSignature"]
+        signature = {k: v for k, v in part.items() if k == "thoughtSignature"}
+        pieces: list[Part] = [{"text": piece} for piece in _pieces(part["text"])]
+        if profile.strict:
+            trailer |= signature
+        else:
+            pieces = pieces or [{"text": ""}]
+            pieces[0] |= signature
         groups += [[piece] for piece in pieces]
-    if calls and profile.strict:
-        groups += [*([c] for c in calls), [{"text": ""}]]
-    elif calls:
-        groups.append(calls)
-    return groups
+    if profile.strict:
+        return [*groups, *([call] for call in calls), [trailer]]
+    return [*groups, calls] if calls else groups
+
+
+def _sections(text: str) -> list[str]:
+    """Thought summaries come a section a chunk, each under a heading in bold."""
+    return [section for section in re.split(r"^(?=\*\*[^*\n]+\*\*\n\n)", text, flags=re.MULTILINE) if section]
 
 
 def _pieces(text: str, size: int = 24) -> list[str]:
-    return [text[i : i + size] for i in range(0, len(text), size)] or [""]
+    return [text[i : i + size] for i in range(0, len(text), size)]
+
+
+# --- where an answer comes from -----------------------------------------------------------------------------
+
+
+def _origin(view: View, profile: Profile) -> dict[str, str]:
+    """Return responseId, and on Vertex createTime before it, both of now."""
+    now = time.time_ns() // 1000
+    ident = response_id(now, view.rng("response"))
+    if profile.service != VERTEX:
+        return {"responseId": ident}
+    seconds, micros = divmod(now, 1_000_000)
+    created = datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)
+    return {"createTime": f"{created:%Y-%m-%dT%H:%M:%S.%fZ}", "responseId": ident}
+
+
+def response_id(micros: int, rng: random.Random) -> str:
+    """Return a response id for a unix time in microseconds, as base64url without padding.
+
+    As in all recorded ones: the seconds in four little-endian bytes, then three varints: the microseconds and
+    two numbers of 32 bits, of which nothing is known.
+    """
+    seconds, rest = divmod(micros, 1_000_000)
+    numbers = (rest, rng.getrandbits(32), rng.getrandbits(32))
+    raw = seconds.to_bytes(4, "little") + b"".join(_varint(number) for number in numbers)
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])

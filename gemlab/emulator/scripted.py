@@ -190,7 +190,7 @@ def _understand(view: View, plan: Plan) -> _Belief:
         at = _locate(view, plan, belief, step)
         if at is not None and step.calls and all(_good(c.response) for c in step.calls):
             belief.results[at] = [c.response for c in step.calls]
-            belief.done.add(at)
+            belief.done |= {at} if _placed(plan, step) is None else set(range(at + 1))
             belief.lost.append(at)
         if at is not None:
             belief.newest = at
@@ -210,6 +210,9 @@ def _locate(view: View, plan: Plan, belief: _Belief, step: SeenStep) -> int | No
     """Return which plan step the calls are: by tool and arguments, else the tool's first step not done."""
     if not step.calls:
         return None
+    placed = _placed(plan, step)
+    if placed is not None:
+        return placed
     seen = sorted(wire.canonical(c.args) for c in step.calls)
     facts = _Facts(view.turns[0] if view.turns else "", belief.results)
     candidates = [i for i, s in enumerate(plan.steps) if s.tool == step.calls[0].name]
@@ -220,6 +223,12 @@ def _locate(view: View, plan: Plan, belief: _Belief, step: SeenStep) -> int | No
         except _UNUSABLE:
             continue
     return next((i for i in candidates if i not in belief.done), candidates[-1] if candidates else None)
+
+
+def _placed(plan: Plan, step: SeenStep) -> int | None:
+    """Return the plan step that a call names by itself, however little of the history is left; else None."""
+    place = getattr(plan, "place", None)
+    return place(step.calls[0].name, step.calls[0].args) if place is not None else None
 
 
 def _good(response: Any) -> bool:

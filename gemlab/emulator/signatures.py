@@ -21,6 +21,7 @@ _VERSION = b"\x12"
 _NONCE = 12
 # The shortest recorded signature has 72 characters, 54 bytes; nonce, tag and version take 29 of them.
 _LEAST = 54 - 29
+_FILL = b"\0"
 
 
 def _bound_to(profile: Profile) -> bytes:
@@ -29,7 +30,7 @@ def _bound_to(profile: Profile) -> bytes:
 
 def seal(thought: str, profile: Profile) -> bytes:
     """Return the signature's bytes for a thought; about 5.3 base64 characters per token of four characters."""
-    plain = thought.encode().ljust(_LEAST)
+    plain = thought.encode(errors="replace").ljust(_LEAST, _FILL)
     bound = _bound_to(profile)
     nonce = hmac.digest(_SECRET, bound + b"|" + plain, "sha256")[:_NONCE]
     return _VERSION + nonce + _AEAD.encrypt(nonce, plain, bound)
@@ -43,4 +44,4 @@ def open_(raw: bytes, profile: Profile) -> str | None:
         plain = _AEAD.decrypt(raw[1 : 1 + _NONCE], raw[1 + _NONCE :], _bound_to(profile))
     except InvalidTag:
         return None
-    return plain.decode().rstrip(" ")
+    return plain.rstrip(_FILL).decode()

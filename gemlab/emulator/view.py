@@ -52,8 +52,7 @@ class View:
 
         Leaving signatures out gives arms with the same visible history the same draws (common random numbers).
         """
-        text = f"{self.seed}|{purpose}|{wire.canonical(_visible(self.contents))}"
-        return random.Random(hashlib.sha256(text.encode(errors="replace")).digest())
+        return draws(self.seed, purpose, self.contents)
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,12 @@ class Reply:
     thought: str | None = None
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     text: str | None = None
+
+
+def draws(seed: Any, purpose: str, contents: Sequence[Content]) -> random.Random:
+    """Return the random stream for a seed, a purpose and what the contents say, signatures and ids aside."""
+    text = f"{seed}|{purpose}|{wire.canonical(_visible(contents))}"
+    return random.Random(hashlib.sha256(text.encode(errors="replace")).digest())
 
 
 class Model(Protocol):

@@ -8,22 +8,25 @@ __all__ = ["Called", "Facts", "Instance", "Plan", "PlanStep", "Task", "get", "na
 
 
 def _all() -> dict[str, Task]:
-    from . import ecpm, search
+    from . import chain, ecpm, search
 
-    return {task.name: task for task in (ecpm.TASK, ecpm.TWO_TURNS, search.TASK)}
+    chains = chain.task(20), chain.task(20, turns=4)
+    return {task.name: task for task in (ecpm.TASK, ecpm.TWO_TURNS, search.TASK, *chains)}
 
 
 def names() -> list[str]:
-    """Return the names of all tasks."""
+    """Return the names of all tasks; `get` takes chains of other lengths as well."""
     return list(_all())
 
 
 def get(name: str) -> Task:
-    """Return a task; raises ValueError that names the known ones."""
-    known = _all()
-    if name not in known:
-        raise ValueError(f"unknown task {name!r}; known: {', '.join(known)}")
-    return known[name]
+    """Return a task, by a name of `names` or a chain's; raises ValueError that names the known ones."""
+    from . import chain
+
+    found = chain.named(name) or _all().get(name)
+    if found is None:
+        raise ValueError(f"unknown task {name!r}; known: {', '.join(names())}; any {chain.NAMES}")
+    return found
 
 
 def plans() -> list[Plan]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..contents import call_key, is_error
+from ..fingerprints import Identity
 
 Tool = Callable[..., dict[str, Any]]
 
@@ -41,20 +42,26 @@ class Facts:
 
 @dataclass(frozen=True)
 class PlanStep:
-    """One step: the tool, its reason in words, and the arguments of its calls (several: in parallel)."""
+    """One step: the tool, its reason in words, and the arguments of its calls (several: in parallel).
+
+    `until`: what the results have to be for the step to be done (polling, paging); None: any good result will do.
+    """
 
     tool: str
     why: str
     args: Callable[[Facts], list[dict[str, Any]]]
+    until: Callable[[Sequence[dict[str, Any]]], bool] | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
     """A course of action. `goal` takes the user's texts and returns how many steps they ask for by now, and
-    the answer to give then."""
+    the answer to give then. `place`, where a call's name and arguments alone tell: the step that it belongs to
+    (0-based, or None); a step so placed was possible only after all steps before it."""
 
     steps: tuple[PlanStep, ...]
     goal: Callable[[Sequence[str]], tuple[int, Callable[[Facts], str]]]
+    place: Callable[[str, Mapping[str, Any]], int | None] | None = None
 
     @property
     def tools(self) -> frozenset[str]:
@@ -75,13 +82,17 @@ class Instance:
 
 @dataclass(frozen=True)
 class Task:
-    """A task: its name, first tool, function declarations (JSON schema), plan, and instances by seed."""
+    """A task: its name, first tool, function declarations (JSON schema), plan, and instances by seed.
+
+    `identities`: what its tools declare about their calls, for the guards.
+    """
 
     name: str
     system: str
     declarations: tuple[dict[str, Any], ...]
     plan: Plan
     instance: Callable[[int], Instance]
+    identities: Mapping[str, Identity] = field(default_factory=dict)
 
     @property
     def first_tool(self) -> str:

@@ -1,0 +1,158 @@
+"""Figures of a run whose arms differ in their pruning: variant by budget, and tokens against completion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from . import plots, pruning
+from .plots import BLUE, GREEN, ORANGE, RED, SKY
+from .report import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+# From the budget-free arms on, each variant keeps its colour.
+_COLOURS = (ORANGE, SKY, GREEN, "#CC79A7", "#F0E442")
+_PANELS = (("refused", "Refused", RED), ("completion", "Completed", BLUE), ("tokens", "Tokens a trial", GREEN))
+
+
+def table(results: Results) -> pd.DataFrame:
+    """Return one row an arm: variant, budget (None without one), shares refused and completed, tokens a trial.
+
+    Tokens: all that the API counted, over all requests, also of trials that came to nothing. `front`: no other
+    arm completes as much for fewer tokens, or more for as many; one that completes nothing is never on it.
+    """
+    import pandas as pd
+
+    pruned = {t["arm"]["name"]: t["arm"]["pruning"] for t in results.traces}
+    rows = []
+    for arm, one in results.summary()["arms"].items():
+        variant, argument = pruning.parse(pruned[arm])
+        budgeted = variant in pruning.BUDGETED
+        rows.append(
+            {
+                "arm": arm,
+                "variant": variant if budgeted else pruned[arm],
+                "budget": int(argument) if budgeted else None,
+                "refused": one["outcomes"]["refused"] / one["trials"],
+                "completion": one["completion_rate"],
+                "ci": one["completion_ci"],
+                "tokens": one["tokens"]["total"] / one["trials"],
+            }
+        )
+    found = pd.DataFrame(rows).set_index("arm")
+    found["front"] = [bool(a["completion"]) and not any(_beats(b, a) for b in rows) for a in rows]
+    return found
+
+
+def _beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    if one["completion"] is None:
+        return False
+    better = one["completion"] - other["completion"], other["tokens"] - one["tokens"]
+    return min(better) >= 0 and max(better) > 0
+
+
+def heat_maps(results: Results) -> Figure:
+    """Return refused, completed and tokens as heat maps: a row a variant, its budgets from small to large.
+
+    Budgets of one column are not alike (contents, steps, tokens): each cell says its own. Variants without a
+    budget have one cell.
+    """
+    found = table(results)
+    variants = list(dict.fromkeys(found.variant))
+    columns = int(found.variant.value_counts().max())
+    with mpl.rc_context(plots.STYLE):
+        figure = Figure(figsize=(10.5, 1.4 + 0.52 * len(variants)), layout="constrained")
+        for axes, (metric, title, colour) in zip(figure.subplots(1, 3, sharey=True), _PANELS, strict=True):
+            top = 1 if metric != "tokens" else float(found.tokens.max())
+            shades = LinearSegmentedColormap.from_list(metric, ["white", colour])
+            for y, variant in enumerate(variants):
+                rows = found[found.variant == variant].sort_values("budget")
+                for x, (_, row) in enumerate(rows.iterrows()):
+                    _cell(axes, x, y, row, metric, shades, top)
+            axes.set(xlim=(-0.5, columns - 0.5), ylim=(len(variants) - 0.5, -0.5), title=title)
+            axes.set_yticks(range(len(variants)), variants)
+            axes.set_xticks([0, columns - 1] if columns > 1 else [0], ["smallest", "largest"][:columns])
+            axes.tick_params(length=0)
+            axes.spines["bottom"].set_visible(False)
+        plots.caption(figure, results, "small figure: the budget (window: contents, tokens: tokens, others: steps)")
+    return figure
+
+
+def _cell(axes: Axes, x: int, y: int, row: Any, metric: str, shades: Any, top: float) -> None:
+    value = row[metric]
+    known = value is not None and value == value
+    shade = value / top if known and top else 0.0
+    axes.add_patch(mpl.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, color=shades(shade), linewidth=0))
+    axes.add_patch(mpl.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, fill=False, edgecolor="#D9D9D9"))
+    ink = "white" if shade > 0.6 else "#222222"
+    text = "–" if not known else f"{value:,.0f}" if metric == "tokens" else f"{value:.0%}"
+    axes.text(x, y - 0.06, text, ha="center", va="center", color=ink, fontsize=9.5)
+    if row.budget == row.budget and row.budget is not None:
+        axes.text(x, y + 0.29, f"{row.budget:.0f}", ha="center", va="center", color=ink, fontsize=6.5)
+
+
+def frontier(results: Results) -> Figure:
+    """Return tokens a trial against completion with 95% intervals, the arms on the front joined by a line."""
+    found = table(results)
+    found = found[found.completion.notna()]
+    budgeted = list(dict.fromkeys(found.variant[found.budget.notna()]))
+    with mpl.rc_context(plots.STYLE):
+        figure = Figure(figsize=(8.6, 5.0), layout="constrained")
+        axes = figure.subplots()
+        front = found[found.front].sort_values("tokens")
+        axes.plot(front.tokens, front.completion, color="#D9D9D9", linewidth=5, zorder=0, solid_joinstyle="round")
+        for variant in dict.fromkeys(found.variant):
+            rows = found[found.variant == variant]
+            colour = _COLOURS[budgeted.index(variant) % len(_COLOURS)] if variant in budgeted else BLUE
+            for _, row in rows.iterrows():
+                axes.plot([row.tokens] * 2, row.ci, color=colour, linewidth=1, alpha=0.5)
+            marker = "o" if variant in budgeted else "D"
+            axes.plot(rows.tokens, rows.completion, marker, color=colour, markersize=7)
+        _labels(axes, found)
+        axes.set(ylim=(-0.05, 1.05), xlabel="Tokens a trial", title="Completed trials against what they cost")
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
+        axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
+        axes.grid(color="#EEEEEE", linewidth=0.6)
+        axes.set_axisbelow(True)
+        plots.caption(figure, results, "grey line: no arm completes more for fewer tokens")
+    return figure
+
+
+def _labels(axes: Axes, found: pd.DataFrame) -> None:
+    """Name the arms; where points lie together, one label names them all."""
+    span = float(found.tokens.max()) or 1.0
+    groups: list[list[tuple[str, float, float]]] = []
+    for arm, row in found.sort_values(["completion", "tokens"]).iterrows():
+        point = (str(arm), float(row.tokens), float(row.completion))
+        near = (g for g in groups if abs(g[0][1] - point[1]) < 0.05 * span and abs(g[0][2] - point[2]) < 0.03)
+        group = next(near, None)
+        if group is None:
+            groups.append([point])
+        else:
+            group.append(point)
+    for group in groups:
+        _, x, y = max(group, key=lambda p: p[1])
+        axes.annotate(", ".join(p[0] for p in group), (x, y), (7, 4), textcoords="offset points", fontsize=8)
+
+
+def reading(results: Results) -> str:
+    """Return what the figures say in lines: the arms on the front, and those that the API refused."""
+    found = table(results)
+    front = found[found.front].sort_values("tokens")
+    lines = [
+        f"{arm}: {row.completion:.0%} completed for {row.tokens:,.0f} tokens a trial." for arm, row in front.iterrows()
+    ]
+    refused = [arm for arm, row in found.iterrows() if row.refused > 0]
+    return _listed("On the front", lines) + _listed("Refused at least once", [", ".join(refused) or "none"])
+
+
+def _listed(head: str, lines: Sequence[str]) -> str:
+    return f"{head}:\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
