@@ -248,13 +248,22 @@ def simulated(app: Any = None, transport: httpx2.AsyncBaseTransport | None = Non
     return Backend("sim", client, DEVELOPER, "scripted model: shows the instrument, not Gemini")
 
 
-def emulator(**options: Any) -> Any:
-    """Return the emulator's ASGI app with the scripted model and all tasks' plans behind it."""
+def emulator(model: str = "scripted", parameters: Any = None, **options: Any) -> Any:
+    """Return the emulator's ASGI app with all tasks' plans behind it; `options` are create_app's.
+
+    `model`: `scripted`, which follows the plan of a task it knows by its tools and is the tour for any other, or
+    `tour` for every request. Raises ValueError for any other.
+    """
     from . import tasks
     from .emulator.app import create_app
     from .emulator.scripted import ScriptedModel
+    from .emulator.tour import TourModel
 
-    return create_app(ScriptedModel(tasks.plans(), options.pop("parameters", None)), **options)
+    if model not in ("scripted", "tour"):
+        raise ValueError(f"unknown model {model!r}; known: scripted, tour")
+    tour = TourModel()
+    chosen = tour if model == "tour" else ScriptedModel(tasks.plans(), parameters, otherwise=tour)
+    return create_app(chosen, **options)
 
 
 def gemini(base_url: str | None = None) -> Backend:

@@ -49,12 +49,18 @@ def run(
 
 @app.command()
 def serve(
-    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 8787,
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1; 0 takes a free one")] = 8787,
+    model: Annotated[str, typer.Option(help="scripted (the tour for tools that no task knows), or tour")] = "scripted",
+    profile: Annotated[
+        list[str] | None, typer.Option(metavar="MODEL|FIELD=VALUE", help="serve all as MODEL, or switch a rule")
+    ] = None,
+    faults: Annotated[str, typer.Option(metavar="FILE", help="TOML with a [[fault]] table for each fault")] = "",
+    record: Annotated[str, typer.Option(metavar="DIR", help="keep each exchange there, bodies only")] = "",
 ) -> None:
-    """Serve the emulator over HTTP on this machine until Ctrl-C."""
+    """Serve the emulator over HTTP on this machine until Ctrl-C, for any client in any language."""
     from . import serving
 
-    serving.serve(port)
+    serving.serve(port, model, profile or [], faults, record)
 
 
 @app.command()

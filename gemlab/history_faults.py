@@ -109,15 +109,21 @@ def nested(contents: Sequence[Content]) -> list[Content]:
 
 
 def reorder(contents: Sequence[Content]) -> list[Content]:
-    """Pick the calls out and put them behind the other parts, sorted by name and arguments.
+    """Pick the calls out and put them behind the other parts, sorted as a store keyed by call id returns them.
 
-    Each keeps its signature, so the first call is no longer always the signed one.
+    Calls without an id are sorted by name and arguments. Each keeps its signature, so the first call is no longer
+    always the signed one.
     """
 
     def resorted(_: int, parts: list[Part]) -> list[list[Part]]:
         made = [p for p in parts if wire.call_of(p) is not None]
         others = [p for p in parts if wire.call_of(p) is None]
-        return [[*others, *sorted(made, key=lambda p: wire.call_key(p["functionCall"]))]]
+        return [
+            [
+                *others,
+                *sorted(made, key=lambda p: (p["functionCall"].get("id") or "", *wire.call_key(p["functionCall"]))),
+            ]
+        ]
 
     return _each_content(contents, resorted)
 
@@ -145,8 +151,9 @@ def merge_text(contents: Sequence[Content]) -> list[Content]:
     def merged(_: int, parts: list[Part]) -> list[list[Part]]:
         out: list[Part] = []
         for part in parts:
-            if out and _is_text(part) and _is_text(out[-1]) and wire.is_thought(part) == wire.is_thought(out[-1]):
-                out[-1] = {**out[-1], "text": out[-1]["text"] + part["text"]}
+            words, last = _words(part), _words(out[-1]) if out else None
+            if words is not None and last is not None and wire.is_thought(part) == wire.is_thought(out[-1]):
+                out[-1] = {**out[-1], "text": last + words}
             else:
                 out.append(part)
         return [out]
@@ -178,7 +185,7 @@ def sdk_chat(contents: Sequence[Content]) -> list[Content]:
     def chunks(_: int, parts: list[Part]) -> list[list[Part]]:
         made: list[list[Part]] = []
         for part in parts:
-            if _is_text(part) and part["text"] and part.get("thoughtSignature") and not wire.is_thought(part):
+            if _words(part) and part.get("thoughtSignature") and not wire.is_thought(part):
                 made += [[_unsigned(part)], [{"text": "", "thoughtSignature": part["thoughtSignature"]}]]
             else:
                 made.append([part])
@@ -222,8 +229,10 @@ def _unsigned(part: Part) -> Part | None:
     return None if wire.is_blank(rest) else rest
 
 
-def _is_text(part: Part) -> bool:
-    return isinstance(part.get("text"), str)
+def _words(part: Part) -> str | None:
+    """Return a text part's text, empty for a part that holds nothing but a signature; None for other parts."""
+    text = part.get("text", "" if set(part) == {"thoughtSignature"} else None)
+    return text if isinstance(text, str) else None
 
 
 def _rebuilt(part: Part) -> Part | None:

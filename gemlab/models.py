@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
 DEVELOPER, VERTEX = "developer", "vertex"
 
@@ -37,6 +37,7 @@ class Profile:
     text_beside_response: Literal["accept", "refuse"] = "accept"
 
 
+_UNSETTLED = ("altered", "thought_before_call", "id_mismatch", "consecutive_model", "text_beside_response")
 _ALL_LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 _NO_MINIMAL = ("LOW", "MEDIUM", "HIGH")
 _G2 = Profile("", "gemini-2", strict=False, thinks=False, altered="ignore", id_mismatch="ignore")
@@ -121,6 +122,12 @@ def _generation(name: str) -> Profile | None:
         if version >= least:
             return base
     return {3: _G3, 2: _G25 if version >= (2, 5) else _G2}.get(version[0])
+
+
+def switches() -> dict[str, tuple[str, ...]]:
+    """Return the unsettled points of a Profile that can be switched, with their values."""
+    hints = get_type_hints(Profile)
+    return {name: get_args(hints[name]) for name in _UNSETTLED}
 
 
 def serve(requested: str, routes: dict[str, str] | None = None) -> str:

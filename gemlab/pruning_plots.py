@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ _PANELS = (("refused", "Refused", RED), ("completion", "Completed", BLUE), ("tok
 
 
 def table(results: Results) -> pd.DataFrame:
-    """Return one row an arm: variant, budget (None without one), shares refused and completed, tokens a trial.
+    """Return one row an arm: variant, budget (NaN without one), shares refused and completed, tokens a trial.
 
     Tokens: all that the API counted, over all requests, also of trials that came to nothing. `front`: no other
     arm completes as much for fewer tokens, or more for as many; one that completes nothing is never on it.
@@ -39,7 +40,7 @@ def table(results: Results) -> pd.DataFrame:
             {
                 "arm": arm,
                 "variant": variant if budgeted else pruned[arm],
-                "budget": int(argument) if budgeted else None,
+                "budget": float(argument) if budgeted else math.nan,
                 "refused": one["outcomes"]["refused"] / one["trials"],
                 "completion": one["completion_rate"],
                 "ci": one["completion_ci"],
@@ -70,38 +71,48 @@ def heat_maps(results: Results) -> Figure:
     with mpl.rc_context(plots.STYLE):
         figure = Figure(figsize=(10.5, 1.4 + 0.52 * len(variants)), layout="constrained")
         for axes, (metric, title, colour) in zip(figure.subplots(1, 3, sharey=True), _PANELS, strict=True):
-            top = 1 if metric != "tokens" else float(found.tokens.max())
             shades = LinearSegmentedColormap.from_list(metric, ["white", colour])
             for y, variant in enumerate(variants):
                 rows = found[found.variant == variant].sort_values("budget")
                 for x, (_, row) in enumerate(rows.iterrows()):
-                    _cell(axes, x, y, row, metric, shades, top)
+                    _cell(axes, x, y, row, metric, shades(_shade(row[metric], found[metric], metric)))
             axes.set(xlim=(-0.5, columns - 0.5), ylim=(len(variants) - 0.5, -0.5), title=title)
             axes.set_yticks(range(len(variants)), variants)
-            axes.set_xticks([0, columns - 1] if columns > 1 else [0], ["smallest", "largest"][:columns])
+            axes.set_xticks([])
+            axes.set_xlabel("budget, from small to large", fontsize=8)
             axes.tick_params(length=0)
             axes.spines["bottom"].set_visible(False)
         plots.caption(figure, results, "small figure: the budget (window: contents, tokens: tokens, others: steps)")
     return figure
 
 
-def _cell(axes: Axes, x: int, y: int, row: Any, metric: str, shades: Any, top: float) -> None:
+def _shade(value: float | None, column: pd.Series, metric: str) -> float:
+    """Return how dark a cell is: shares as they are, tokens by their logarithm."""
+    if value is None or math.isnan(value):
+        return 0.0
+    if metric != "tokens":
+        return value
+    low, high = float(column.min()), float(column.max())
+    return math.log(value / low) / math.log(high / low) if 0 < low < high else 0.0
+
+
+def _cell(axes: Axes, x: int, y: int, row: Any, metric: str, colour: tuple[float, ...]) -> None:
     value = row[metric]
-    known = value is not None and value == value
-    shade = value / top if known and top else 0.0
-    axes.add_patch(mpl.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, color=shades(shade), linewidth=0))
-    axes.add_patch(mpl.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, fill=False, edgecolor="#D9D9D9"))
-    ink = "white" if shade > 0.6 else "#222222"
+    box = mpl.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=colour, edgecolor="#D9D9D9")
+    axes.add_patch(box)
+    luminance = 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2]
+    ink = "white" if luminance < 0.55 else "#222222"
+    known = value is not None and not math.isnan(value)
     text = "–" if not known else f"{value:,.0f}" if metric == "tokens" else f"{value:.0%}"
     axes.text(x, y - 0.06, text, ha="center", va="center", color=ink, fontsize=9.5)
-    if row.budget == row.budget and row.budget is not None:
+    if not math.isnan(row.budget):
         axes.text(x, y + 0.29, f"{row.budget:.0f}", ha="center", va="center", color=ink, fontsize=6.5)
 
 
 def frontier(results: Results) -> Figure:
     """Return tokens a trial against completion with 95% intervals, the arms on the front joined by a line."""
     found = table(results)
-    found = found[found.completion.notna()]
+    found = found[found.completion.notna() & (found.tokens > 0)]
     budgeted = list(dict.fromkeys(found.variant[found.budget.notna()]))
     with mpl.rc_context(plots.STYLE):
         figure = Figure(figsize=(8.6, 5.0), layout="constrained")
@@ -116,9 +127,11 @@ def frontier(results: Results) -> Figure:
             marker = "o" if variant in budgeted else "D"
             axes.plot(rows.tokens, rows.completion, marker, color=colour, markersize=7)
         _labels(axes, found)
-        axes.set(ylim=(-0.05, 1.05), xlabel="Tokens a trial", title="Completed trials against what they cost")
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
+        axes.set(ylim=(-0.05, 1.05), xscale="log", title="Completed trials against what they cost")
+        axes.set_xlabel("Tokens a trial (logarithmic)")
+        for axis in ("set_major_formatter", "set_minor_formatter"):
+            getattr(axes.xaxis, axis)(mpl.ticker.FuncFormatter(_thousands))
+        axes.tick_params(axis="x", which="both", length=3, pad=4)
         axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
         axes.grid(color="#EEEEEE", linewidth=0.6)
         axes.set_axisbelow(True)
@@ -126,13 +139,18 @@ def frontier(results: Results) -> Figure:
     return figure
 
 
+def _thousands(value: float, _: int) -> str:
+    """Label 1, 2 and 5 of each decade, so that a logarithmic axis stays readable."""
+    leading = f"{value:.0e}"[0]
+    return f"{value:,.0f}" if leading in "125" else ""
+
+
 def _labels(axes: Axes, found: pd.DataFrame) -> None:
     """Name the arms; where points lie together, one label names them all."""
-    span = float(found.tokens.max()) or 1.0
     groups: list[list[tuple[str, float, float]]] = []
     for arm, row in found.sort_values(["completion", "tokens"]).iterrows():
         point = (str(arm), float(row.tokens), float(row.completion))
-        near = (g for g in groups if abs(g[0][1] - point[1]) < 0.05 * span and abs(g[0][2] - point[2]) < 0.03)
+        near = (g for g in groups if abs(math.log(g[0][1] / point[1])) < 0.35 and abs(g[0][2] - point[2]) < 0.02)
         group = next(near, None)
         if group is None:
             groups.append([point])

@@ -2,25 +2,107 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from . import models
 from .experiment import BadInput
 
 HOST = "127.0.0.1"
+# An open stream may go on for this many seconds after Ctrl-C.
+_GRACE = 3
 
 
-def serve(port: int) -> None:
-    """Serve until Ctrl-C; raises BadInput where the port cannot be had."""
+def serve(port: int, model: str, profiles: Sequence[str], faults: str, record: str) -> None:
+    """Serve until Ctrl-C; raises BadInput for unknown names, broken files and a port that cannot be had."""
+    import jsf  # noqa: F401 (seconds to import: before the first request, not within it)
     import uvicorn
 
-    from . import backends
+    app = build(model, profiles, faults, record)
+    listener = _listen(port)
+    base = f"http://{HOST}:{listener.getsockname()[1]}"
+    print(instructions(base), flush=True)
+    logging.getLogger("uvicorn.error").addFilter(_wanted)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_GRACE)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
+    print("stopped", flush=True)
 
+
+def build(model: str, profiles: Sequence[str] = (), faults: str = "", record: str = "") -> Any:
+    """Return the app that the options ask for.
+
+    `profiles`: a model id that serves every request, or FIELD=VALUE for an unsettled point of `models.Profile`.
+    Raises BadInput.
+    """
+    from . import backends
+    from .emulator import faults as faulty
+    from .emulator.recording import Recording
+
+    routes, switches = _profiles(profiles)
+    try:
+        app = backends.emulator(
+            model=model, routes=routes, switches=switches, faults=faulty.load(Path(faults)) if faults else ()
+        )
+        return Recording(app, Path(record)) if record else app
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    except OSError as error:
+        raise BadInput(f"cannot record in {record}: {error.strerror}") from None
+
+
+def _profiles(profiles: Sequence[str]) -> tuple[dict[str, str] | None, dict[str, str]]:
+    routes, switches = None, {}
+    for text in profiles:
+        name, sign, value = text.partition("=")
+        if sign:
+            known = models.switches()
+            if value not in known.get(name, ()):
+                options = "; ".join(f"{n}={'|'.join(values)}" for n, values in known.items())
+                raise BadInput(f"--profile {text}: known are {options}, or a model id")
+            switches[name] = value
+        elif models.is_known(text):
+            routes = dict.fromkeys([*models.known_models(), *models.ROUTES], text)
+        else:
+            raise BadInput(f"--profile {text}: unknown model; known: {', '.join(models.known_models())}")
+    return routes, switches
+
+
+def _listen(port: int) -> socket.socket:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen(2048)  # from here on a client is kept waiting, not refused
     except (OSError, OverflowError) as error:
+        listener.close()
         raise BadInput(f"cannot serve on {HOST}:{port}: {getattr(error, 'strerror', None) or error}") from None
-    base = f"http://{HOST}:{listener.getsockname()[1]}"
-    print(f"serving on {base} (Ctrl-C stops)", flush=True)
-    uvicorn.Server(uvicorn.Config(backends.emulator(), log_level="warning")).run(sockets=[listener])
+    return listener
+
+
+def instructions(base: str) -> str:
+    """Return what each client needs to be pointed at the emulator, a line each."""
+    return "\n".join(
+        (
+            f"Gemini API emulator on {base} (any key is taken; Ctrl-C stops)",
+            f"  environment  export GOOGLE_GEMINI_BASE_URL={base} GEMINI_API_KEY=emulator",
+            f'  Python       genai.Client(api_key="emulator", http_options={{"base_url": "{base}"}})',
+            f'  JavaScript   new GoogleGenAI({{apiKey: "emulator", httpOptions: {{baseUrl: "{base}"}}}})',
+            f"  curl         curl {base}/v1beta/models/gemini-3.5-flash:generateContent -H 'content-type: "
+            'application/json\' -d \'{"contents": [{"parts": [{"text": "Hello"}]}]}\'',
+        )
+    )
+
+
+def _wanted(record: logging.LogRecord) -> bool:
+    """Leave out the tracebacks of connections that were cut on purpose."""
+    from .emulator.faults import Cut
+
+    error = record.exc_info[1] if record.exc_info else None
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return not isinstance(error, Cut)

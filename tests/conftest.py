@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import types
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import tenacity
+
+from gemlab import retry
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -53,3 +58,16 @@ class Scripted(httpx2.AsyncBaseTransport):
 def scripted() -> type[Scripted]:
     """The transport class for answers written by hand."""
     return Scripted
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    """The seconds that the retry would have waited."""
+    waited = []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+
+    quick = functools.partial(tenacity.AsyncRetrying, sleep=sleep)
+    monkeypatch.setattr(retry, "tenacity", types.SimpleNamespace(**{**vars(tenacity), "AsyncRetrying": quick}))
+    return waited

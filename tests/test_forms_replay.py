@@ -26,11 +26,7 @@ from gemlab.emulator import forms, signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.view import Reply
 
-METHODS = ("generateContent", "streamGenerateContent")
-
-# --- what differs on purpose --------------------------------------------------------------------------------
-
-# (name, reason, recorded exchanges it was needed for)
+# What differs on purpose: the reason, and the recorded exchanges it was needed for.
 DIFFERENCES = {
     "serviceTier": ("the Developer API names it since 6 to 12 May 2026; the emulator answers as of today", 155),
     "avgLogprobs": ("Vertex gave them for 3.x until March 2026 and no more in July", 10),
@@ -47,8 +43,7 @@ TIER_SINCE = datetime.date(2026, 5, 12)
 LOGPROBS_UNTIL = datetime.date(2026, 4, 1)
 IDS_AS_OF = datetime.date(2026, 8, 10)
 
-# --- what is left out ---------------------------------------------------------------------------------------
-
+# What is left out: the reason, and the recorded exchanges.
 LEFT_OUT = {
     "neither request nor model was recorded": 79,
     "made by hand in part, without a request": 36,
@@ -110,7 +105,7 @@ class Exchange:
             return "made by hand in part, without a request"
         if self.response["status"] != 200:
             return "an error: in tests/test_errors_replay.py"
-        if self.request["api"] != "other" and self.request["rpc"] not in METHODS:
+        if self.request["api"] != "other" and self.request["rpc"] not in ("generateContent", "streamGenerateContent"):
             return "another method"
         if self.trust == "recorded through the JS SDK":
             return "neither request nor model was recorded"
@@ -131,8 +126,8 @@ def recorded(shared) -> list[Exchange]:
     for entry in json.loads((folder / "index.json").read_text("utf-8"))["files"]:
         exchanges = json.loads((folder / entry["file"]).read_text("utf-8"))["exchanges"]
         for number, (said, e) in enumerate(zip(entry["exchanges"], exchanges, strict=True)):
-            trust = entry["trust"].split(" (")[0]
-            found.append(Exchange(entry["file"], number, trust, said["wireKeyOrder"], e["request"], e["response"]))
+            origin = (entry["file"], number, entry["trust"].split(" (")[0], said["wireKeyOrder"])
+            found.append(Exchange(*origin, e["request"], e["response"]))
     assert len(found) == 559
     return found
 
@@ -165,15 +160,13 @@ def resealed(body: dict[str, Any], profile: models.Profile) -> dict[str, Any]:
 def stand_in(e: Exchange) -> dict[str, Any]:
     """A request for an answer recorded without one: a question, and the functions that it called."""
     names = sorted({c["name"] for p in e.parts if (c := wire.call_of(p))})
-    body: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": "q"}]}]}
-    if names:
-        body["tools"] = [{"functionDeclarations": [{"name": name} for name in names]}]
-    return body
+    tools = [{"functionDeclarations": [{"name": name} for name in names]}] if names else []
+    return {"contents": [{"role": "user", "parts": [{"text": "q"}]}], "tools": tools}
 
 
+@dataclass(frozen=True)
 class Says:
-    def __init__(self, reply: Reply):
-        self.reply = reply
+    reply: Reply
 
     def respond(self, view):
         return self.reply
@@ -192,8 +185,8 @@ async def emulated(e: Exchange, monkeypatch) -> list[dict[str, Any]]:
     cuts = [p["text"] for p in e.parts if p.get("text") and not p.get("thought")]
     monkeypatch.setattr(forms, "_pieces", lambda text: cuts)
     switches = {"ids": ids_of(e)} if e.day < IDS_AS_OF else {}
-    body = stand_in(e) if e.request["api"] == "other" else e.request["body"]
-    body = resealed(body, models.profile(e.served, e.service))
+    asked = stand_in(e) if e.request["api"] == "other" else e.request["body"]
+    body = resealed(asked, models.profile(e.served, e.service))
     if e.request["api"] == "other":
         rpc = "streamGenerateContent?alt=sse" if e.streamed else "generateContent"
         place = "publishers/google/" if e.service == models.VERTEX else ""
@@ -206,15 +199,9 @@ async def emulated(e: Exchange, monkeypatch) -> list[dict[str, Any]]:
         response = await client.post(path, json=body)
     assert response.status_code == 200, (e.file, e.number, response.text)
     assert e.response["content_type"] in (None, response.headers["content-type"])
-    return read(response, e)
-
-
-def read(response: httpx2.Response, e: Exchange) -> list[dict[str, Any]]:
-    if not e.streamed:
-        return [response.json()]
-    if e.response["framing"] == "array":
-        return response.json()
-    return [json.loads(block.removeprefix("data: ")) for block in response.text.split("\r\n\r\n") if block]
+    if e.response["framing"] == "sse":
+        return [json.loads(event.removeprefix("data: ")) for event in response.text.split("\r\n\r\n")[:-1]]
+    return response.json() if e.streamed else [response.json()]
 
 
 # --- form ---------------------------------------------------------------------------------------------------
@@ -255,8 +242,8 @@ def stamp(ident: str) -> datetime.datetime:
             numbers.append(at := 0)
     micros, _, _, rest = numbers
     assert rest == 0
-    seconds = datetime.datetime.fromtimestamp(int.from_bytes(raw[:4], "little"), datetime.UTC)
-    return seconds.replace(microsecond=micros)
+    seconds = int.from_bytes(raw[:4], "little")
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).replace(microsecond=micros)
 
 
 def origin(bodies: list[dict[str, Any]]) -> tuple[int, bool]:
@@ -314,7 +301,7 @@ def reconciled(e: Exchange, ours: list[dict[str, Any]]) -> tuple[list, list, set
 
 def at_once(bodies: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a streamed text as one chunk: the last one, with all the text."""
-    *_, last = bodies = json.loads(json.dumps(bodies))
+    last = bodies[-1]
     texts = [p["text"] for b in bodies for p in b["candidates"][0]["content"]["parts"]]
     last["candidates"][0]["content"]["parts"][0]["text"] = "".join(texts)
     return last
@@ -334,10 +321,9 @@ async def test_answers_have_the_form_of_recorded_ones(recorded, monkeypatch, cap
         times = origin(ours) == (1, True)
         theirs, ours, differences = reconciled(e, ours)
         needed.update(differences)
-        row = e.row()
-        seen[row] += 1
+        seen[e.row()] += 1
         wanted, given = form(theirs, e), form(ours, e)
-        equal[row] += wanted == given and times
+        equal[e.row()] += wanted == given and times
         if wanted != given or not times:
             unequal[e.file, e.number] = (wanted, given)
     with capsys.disabled():

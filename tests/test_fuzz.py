@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
 import json
-import math
 import random
 import re
-import string
 
 import httpx2
 import pytest
@@ -150,7 +147,8 @@ NAMES = sorted({name for message in fields._MESSAGES for name in fields.of(messa
 ODD_NUMBERS = st.sampled_from([0, -1, 2**31, 2**63, -(2**63) - 1, 2**64, 10**30, 1e300, -0.0, 5e-324, 0.5, True])
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), ODD_NUMBERS,
-    st.text(max_size=8), st.sampled_from(["user", "model", "function", "AUTO", "NONE", "OBJECT", "c2lnbmF0dXJl", "web_search"]),
+    st.text(max_size=8),
+    st.sampled_from(["user", "model", "function", "AUTO", "NONE", "OBJECT", "c2lnbmF0dXJl", "web_search"]),
 )  # fmt: skip
 KEYS = st.one_of(st.sampled_from(NAMES), st.text(max_size=4))
 VALUES = st.recursive(
@@ -158,7 +156,10 @@ VALUES = st.recursive(
 )
 
 
-@given(raw=st.one_of(st.binary(max_size=300), st.text(alphabet='{}[]":,\\u0d8 \n\t-+.eE1Na\'é', max_size=60).map(str.encode)))
+JSONISH = st.text(alphabet="{}[]\":,\\u0d8 \n\t-+.eE1Na'é", max_size=60).map(str.encode)
+
+
+@given(raw=st.one_of(st.binary(max_size=300), JSONISH))
 @settings(relaxed, max_examples=300)
 def test_any_bytes(emulator, raw):
     for method in METHODS:
@@ -184,9 +185,8 @@ def messages(draw, message="GenerateContentRequest", depth=0):
     return out
 
 
-CONTENT = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "model", "function", "", "tool"]), "parts": st.lists(messages("Part"), max_size=3)}
-)
+ROLES = st.sampled_from(["user", "model", "function", "", "tool"])
+CONTENT = st.fixed_dictionaries({"role": ROLES, "parts": st.lists(messages("Part"), max_size=3)})
 
 
 @given(
@@ -252,8 +252,10 @@ def test_a_request_with_something_wrong_in_it(emulator, requests, data, model, m
     emulator(mutated(data.draw, data.draw(st.sampled_from(requests[model]))), model, method)
 
 
-TOKENS = ["1e999", "-1e999", "NaN", "Infinity", "-Infinity", "9" * 5000, "1" * 400, "-", "01", '"\\ud800"', '"\\udc00x"',
-          '"\\x"', "'x'", "", "nul", "[" * 2000, '{"a":' * 200 + "1" + "}" * 200, '"\\u12"', "\x00", "\ufeff"]  # fmt: skip
+TOKENS = [
+    "1e999", "-1e999", "NaN", "Infinity", "-Infinity", "9" * 5000, "1" * 400, "-", "01", "'x'", "", "nul",
+    '"\\ud800"', '"\\udc00x"', '"\\x"', '"\\u12"', "[" * 2000, '{"a":' * 200 + "1" + "}" * 200, "\x00", "\ufeff",
+]  # fmt: skip
 
 
 @given(data=st.data(), token=st.sampled_from(TOKENS), model=st.sampled_from([STRICT, OLD]))
@@ -362,7 +364,7 @@ def test_large_texts_are_answered(emulator, size):
         b'{"contents": ' + b"[" * 20 * MIB + b"]" * 20 * MIB + b"}",
         b'{"a":' * (4 * MIB),
         b'{"contents": [' + b"null," * (4 * MIB) + b"null]}",
-        b'{"contents": [' + b"{}," * (6 * MIB) + b"{}]}",
+        b'{"contents": [' + b"{}," * 2**16 + b"{}]}",
         b"{" + b",".join(b'"k%d": 1' % i for i in range(2**20)) + b"}",
         b'{"contents": [{"parts": [{"text": "q"}]}], "generationConfig": {"seed": ' + b"1" * 20 * MIB + b"}}",
         b'{"contents": [{"parts": [{"text": "q"}]}], "x": "' + b"\xff" * 20 * MIB + b'"}',

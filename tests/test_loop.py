@@ -1,15 +1,12 @@
 import asyncio
 import copy
-import functools
 import json
 import re
-import types
 
 import httpx2
 import pytest
-import tenacity
 
-from gemlab import backends, guards, loop, retry, tasks, trace, trials
+from gemlab import backends, guards, loop, tasks, trace, trials
 from gemlab.emulator.scripted import Parameters
 from gemlab.tasks import search
 
@@ -32,19 +29,6 @@ def go(transport, spec=SPEC, **arm):
 
 def contents(raw):
     return json.loads(raw)["contents"]
-
-
-@pytest.fixture
-def slept(monkeypatch):
-    """The seconds that the retry would have waited."""
-    waited = []
-
-    async def sleep(seconds):
-        waited.append(seconds)
-
-    quick = functools.partial(tenacity.AsyncRetrying, sleep=sleep)
-    monkeypatch.setattr(retry, "tenacity", types.SimpleNamespace(**{**vars(tenacity), "AsyncRetrying": quick}))
-    return waited
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -118,11 +102,12 @@ def test_a_forced_answer_has_to_be_a_text(scripted, guard, rounds, reason, last)
     assert modes == [None] * rounds + [{"functionCallingConfig": {"mode": "NONE"}}]
 
 
-def test_without_any_guard_a_run_still_ends(scripted):
+def test_without_any_guard_a_run_still_ends(scripted, monkeypatch):
+    monkeypatch.setattr(guards, "HARD_CAP", 30)  # the real one takes seconds
     transport = looping(scripted, 1)
     trial = go(transport, guard="off")
     assert (trial.outcome, trial.reason) == ("unfinished", "max_steps")
-    assert len(transport.sent) == guards.HARD_CAP and not trial.forced
+    assert len(transport.sent) == 30 and not trial.forced
 
 
 # --- calls --------------------------------------------------------------------------------------------------

@@ -25,6 +25,9 @@ OVERLOADED = (
     "This model is currently experiencing high demand. Spikes in demand are usually temporary. Please try again later."
 )
 
+# How many violations one answer lists: the API's own limit is not known, but a body of megabytes must have one.
+MOST_LISTED = 100
+
 
 class ApiError(Exception):
     """An answer other than 200."""
@@ -84,6 +87,7 @@ def bad_request(violations: Sequence[tuple[str, str]]) -> ApiError:
 
 def refused(findings: Sequence[Finding]) -> ApiError:
     """Return the 400 for findings of `rules.refusal`."""
+    findings = findings[:MOST_LISTED]
     if findings[0].rule in ("base64", "inside_call"):
         fields = {"base64": "{}.thought_signature", "inside_call": "{}.function_call"}
         return bad_request([(fields[f.rule].format(f.where), f.message) for f in findings])

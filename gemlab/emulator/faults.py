@@ -24,6 +24,9 @@ KINDS = (
 )  # fmt: skip
 
 
+_OF_STREAMS = ("cut", "error_chunk")
+
+
 class Cut(ConnectionResetError):
     """The connection ends in the middle of a stream."""
 
@@ -92,14 +95,16 @@ class Faults:
         self.faults, self.seed = tuple(faults), seed
         self._met: Counter[tuple[bytes, int]] = Counter()
 
-    def choose(self, raw: bytes, body: Mapping[str, Any]) -> Fault | None:
+    def choose(self, raw: bytes, body: Mapping[str, Any], streamed: bool) -> Fault | None:
         """Return the first fault that strikes this request, or None."""
         if not self.faults:
             return None
-        digest = hashlib.sha256(raw).digest()
+        digest = hashlib.sha256(raw + bytes([streamed])).digest()
         answers = sum(content.get("role") == "model" for content in body["contents"])
         seed = (body.get("generationConfig") or {}).get("seed")
         for index, one in enumerate(self.faults):
+            if one.kind in _OF_STREAMS and not streamed:
+                continue
             if one.step is not None and one.step != answers + 1:
                 continue
             if self._met[digest, index] >= one.times:

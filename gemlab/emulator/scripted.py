@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .. import contents as wire
-from .view import Reply, SeenStep, View
+from .view import Model, Reply, SeenStep, View
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,17 @@ class _Belief:
 
 
 class ScriptedModel:
-    """Answers a View by the plan whose tools the request declares."""
+    """Answers a View by the plan whose tools the request declares; where there is none, hands it to another."""
 
-    def __init__(self, plans: Sequence[Plan], parameters: Parameters | None = None):
-        self.plans = list(plans)
+    def __init__(self, plans: Sequence[Plan], parameters: Parameters | None = None, otherwise: Model | None = None):
+        self.plans, self.otherwise = list(plans), otherwise
         self.parameters = parameters or Parameters()
 
     def respond(self, view: View) -> Reply:
         declared = {d.get("name") for d in view.declared}
         plan = next((p for p in self.plans if p.tools <= declared), None)
+        if plan is None and self.otherwise is not None:
+            return self.otherwise.respond(view)
         if plan is None:
             return Reply(thought="None of these tools is known.", text="I have no plan for these tools.")
         belief = _understand(view, plan)

@@ -13,14 +13,12 @@ from typing import Any
 from .. import contents as wire
 from ..models import Profile
 from . import fields, syntax
-from .errors import ApiError, bad_request
+from .errors import MOST_LISTED, ApiError, bad_request
 from .fields import Field
 
 _TYPE = "type.googleapis.com/google.ai.generativelanguage.v1beta."
 _STRUCT = "type.googleapis.com/google.protobuf.Struct"
 _UNKNOWN = 'Invalid JSON payload received. Unknown name "{}"{}: {}'
-# How many violations one answer lists: the API's own limit is not known, a body of megabytes must have one.
-_MOST = 100
 _BAD = object()
 
 Found = list[tuple[str, str]]
@@ -35,7 +33,7 @@ def parse(raw: bytes, counting: bool = False) -> dict[str, Any]:
     found: Found = []
     body = _message(syntax.load(raw), "CountTokensRequest" if counting else "GenerateContentRequest", "", found)
     if found:
-        raise bad_request(found[:_MOST])
+        raise bad_request(found)
     if counting:
         body = body.get("generateContentRequest") or body
     if not body.get("contents"):
@@ -69,6 +67,8 @@ def _message(value: dict[str, Any], message: str, at: str, found: Found) -> dict
     out: dict[str, Any] = {}
     chosen = None
     for name, item in value.items():
+        if len(found) >= MOST_LISTED:
+            break
         field = known.get(name)
         if field is None:
             found.append(_unknown(name, at, "Cannot find field."))
@@ -87,7 +87,12 @@ def _list(value: Any, field: Field, name: str, at: str, found: Found) -> list[An
     here = f"{at}.{field.snake}" if at else field.snake
     if not isinstance(value, list):
         return [_read(value, field.kind, here, name, at, found)]
-    return [_read(item, field.kind, f"{here}[{i}]", name, at, found) for i, item in enumerate(value)]
+    out = []
+    for i, item in enumerate(value):
+        if len(found) >= MOST_LISTED:
+            break
+        out.append(_read(item, field.kind, f"{here}[{i}]", name, at, found))
+    return out
 
 
 def _single(value: Any, field: Field, name: str, at: str, found: Found) -> Any:

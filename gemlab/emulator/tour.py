@@ -41,7 +41,7 @@ def _stops(declared: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     if not declared:
         return []
     first, *rest = declared
-    pair = (rest[:2] + [first, first])[:2]
+    pair = [*rest, first, first][:2]
     return [[first], pair, *([d] for d in rest[2:] or [first])]
 
 

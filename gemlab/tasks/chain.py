@@ -27,11 +27,18 @@ _ASK = (
 _ASK_ON = "Go on up to record {last}. Answer with the amount that stands in record {last}."
 _SYSTEM = "You follow a chain of records with the tool given. Open each record once, in order, and answer at the end."
 _LETTERS = "abcdefghjkmnpqrstuvwxyz"
+# What fills a record beside what matters: results are long, as those of real tools are.
+_FILLER = (
+    "account address archive balance branch charge claim clerk copy credit customer date debit delivery deposit "
+    "desk entry file folder form index invoice ledger letter line mail margin minute note office order page paper "
+    "payment post receipt refund register remark report return sheet shelf stamp stock sum table term transfer"
+)
+_WORDS_A_RECORD = 60
 
 DECLARATIONS = (
     declare(
         "open_record",
-        "Open a record of the chain: its amount, its seal, and what the next record asks for.",
+        "Open a record of the chain: its amount, its seal, what the next record asks for, and its text.",
         number={"type": "integer", "description": "the record's number"},
         code={"type": "string", "description": "next_code of the record before it"},
         seal={"type": "string", "description": "seal of the record that next_seal_of names"},
@@ -43,6 +50,7 @@ def _generate(seed: int) -> tuple[str, str, list[dict[str, Any]]]:
     """Return what opens record 1 (code, seal) and all records in order; a shorter chain is the start of it."""
     rng = random.Random(f"chain {seed}")
     amounts = rng.sample(range(1000, 10000), MOST)
+    filler = _FILLER.split()
     words = ["".join(rng.choices(_LETTERS, k=6)) for _ in range(2 * MOST + 2)]
     records = []
     for number in range(1, MOST + 1):
@@ -54,6 +62,7 @@ def _generate(seed: int) -> tuple[str, str, list[dict[str, Any]]]:
                 "seal": words[2 * number],
                 "next_code": words[2 * number + 1],
                 "next_seal_of": rng.randint(1, number) if far else number,
+                "text": " ".join(rng.choices(filler, k=_WORDS_A_RECORD)),
             }
         )
     return words[0], words[1], records
