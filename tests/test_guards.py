@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gemlab import backends, guards, loop, models, presets, rules, trials
+from gemlab import contents as wire
 from gemlab.emulator.scripted import Parameters
 from gemlab.fingerprints import Identity
 from gemlab.guards import (
@@ -139,6 +140,103 @@ def test_other_results_can_stall(something):
 def test_trivial_rounds_between_do_not_hide_a_stall():
     rounds = [alone("search", {"hits": ["x"]}), alone("wait", {})] * 3
     assert play(ResultStall(3), rounds) == ". . . . n ."
+
+
+# --- other rules --------------------------------------------------------------------------------------------
+
+
+def test_consecutive_and_windowed_repetition():
+    spread = [r for n in range(4) for r in (*same(1), alone("other", {"n": n}, n=n))]
+    assert play(RepeatedCall(3), spread) == ". . . . n . n ."
+    assert play(RepeatedCall(3, scope="consecutive"), spread) == " ".join(["."] * 8)
+    assert play(RepeatedCall(3, scope="consecutive"), [*same(2), *spread[1:2], *same(3)]) == ". . . . . n"
+    # Of five rounds each holds at most three of every second one.
+    assert play(RepeatedCall(3, window=5), spread) == ". . . . n . n ."
+    assert play(RepeatedCall(3, window=4), spread) == " ".join(["."] * 8)
+
+
+@pytest.mark.parametrize(
+    ("cycle", "times", "fires_at"),
+    [("a", 3, 3), ("ab", 3, 6), ("abc", 3, 9), ("abcde", 3, 15), ("abcdef", 4, None), ("aab", 3, 9)],
+)
+def test_cycles_fire_when_their_last_round_is_through(cycle, times, fires_at):
+    rounds = [alone(name, {"of": name}) for name in cycle * times]
+    said = play(Cycle(3), rounds).split()
+    assert (said.index("n") + 1 if "n" in said else None) == fires_at
+    changing = [alone(name, {"n": n}) for n, name in enumerate(cycle * times)]
+    assert "n" not in play(Cycle(3), changing)
+    assert (play(Cycle(3, by="args"), changing).split() == said) == (fires_at is not None) or fires_at is None
+
+
+def test_the_same_error_of_a_tool_again():
+    def bad(n, text="no such file"):
+        return alone("open", {"error": text}, path=n)
+
+    assert play(RepeatedError(3), [bad(n) for n in range(5)]) == ". . n . f"
+    assert play(RepeatedError(3), [bad(1), alone("ls", {"n": 1}), bad(2), alone("ls", {"n": 1}), bad(3)]) == ". . . . n"
+    assert play(RepeatedError(3), [bad(1), bad(2), alone("open", {"text": "x"}, path=3), bad(4), bad(5)]) == ". . . . ."
+    assert play(RepeatedError(3), [bad(1), bad(2), bad(3, "denied"), bad(4)]) == ". . . ."
+    flagged = [alone("run", "bash: foo: command not found", n=n) for n in range(3)]
+    assert play(RepeatedError(3), flagged) == ". . ."
+    assert play(RepeatedError(3), flagged, failed=(True,)) == ". . n"
+
+
+def test_undeclared_functions_count_as_a_class():
+    rounds = [alone(name, {"error": "unknown"}) for name in "abcd"]
+    assert play(UnknownTool(2), rounds, unknown=(0,)) == ". n . f"
+    assert play(UnknownTool(1), rounds[:1], unknown=(0,)) == "n"
+    assert play(UnknownTool(2), rounds) == ". . . ."
+
+
+def test_budgets_of_tokens_and_dollars():
+    spent = {"prompt_tokens": 1000, "output_tokens": 100}
+    assert play(TokenBudget(3300), same(3), **spent) == ". . f"
+    assert play(TokenBudget(3301), same(3), **spent) == ". . ."
+    # 1000 tokens at $0.30 and 100 at $2.50 a million: 0.00055 dollars a round.
+    assert play(CostBudget(0.0011, prompt=0.3, output=2.5), same(2), **spent) == ". f"
+    assert play(CostBudget(0.00111, prompt=0.3, output=2.5), same(2), **spent) == ". ."
+
+
+# --- what tools declare -------------------------------------------------------------------------------------
+
+NOISY = [alone("run", {"out": "x", "meta": [{"ms": n, "pid": 9}]}, cmd="ls", id=n) for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("identity", "said"),
+    [
+        (Identity(), ". . ."),
+        (Identity(volatile_args=("id",)), ". . ."),
+        (Identity(volatile_results=("meta.ms",)), ". . ."),
+        (Identity(volatile_args=("id",), volatile_results=("meta.ms",)), ". . n"),
+        (Identity(of_args=lambda a: a["cmd"], of_result=lambda r: r["out"]), ". . n"),
+        (Identity(polling=True, volatile_args=("id",), volatile_results=("meta.ms",)), ". . ."),
+    ],
+)
+def test_tools_declare_what_makes_their_calls_the_same(identity, said):
+    assert play(RepeatedCall(3), NOISY, {"run": identity}) == said
+    assert play(RepeatedCall(3), NOISY, {"other": identity}) == ". . ."
+
+
+def test_volatile_fields_do_not_hide_a_stall_or_an_error():
+    stall = [alone("s", {"hits": ["x"], "ms": n}, q=n) for n in range(3)]
+    errors = [alone("s", {"error": "down", "ms": n}, q=n) for n in range(3)]
+    declared = {"s": Identity(volatile_results=("ms",))}
+    assert play(ResultStall(3), stall) == ". . ." and play(ResultStall(3), stall, declared) == ". . n"
+    assert play(RepeatedError(3), errors) == ". . ." and play(RepeatedError(3), errors, declared) == ". . n"
+
+
+def test_polling_tools_neither_stall_nor_cycle():
+    declared = {"get": Identity(polling=True)}
+    assert play(ResultStall(3), same(4), declared) == play(Cycle(3), same(4), declared) == ". . . ."
+    assert play(TurnBudget(3), same(3), declared) == ". . f"
+
+
+def test_a_count_by_arguments_alone_says_so():
+    blind = Round((("get", {}),))
+    assert "arguments alone" in RepeatedCall(2).after([blind, blind])[0].text
+    known = Round((("get", {}),), ({"n": 1},))
+    assert "same result" in RepeatedCall(2).after([known, known])[0].text
 
 
 # --- settings -----------------------------------------------------------------------------------------------
@@ -276,6 +374,14 @@ def test_two_guards_speak_in_one_notice(scripted):
     assert "made before with the same arguments" in notice and "results are all the same" in notice
 
 
+def kinds_of(preset):
+    """What a stubborn loop has to hear from a preset's guards."""
+    ladders = [g.ladder for g in presets.PRESETS[preset] if isinstance(g, RepeatedCall | Cycle)]
+    if any(ladder.nudge for ladder in ladders):
+        return {"nudge", "block", "finish"}
+    return {"stop"} if ladders else {"finish"} if presets.PRESETS[preset] else set()
+
+
 @pytest.mark.parametrize("preset", presets.PRESETS)
 @pytest.mark.parametrize("task", ["ecpm", "search"])
 def test_no_preset_makes_a_request_that_is_refused(preset, task):
@@ -283,11 +389,82 @@ def test_no_preset_makes_a_request_that_is_refused(preset, task):
     backend = backends.simulated(backends.emulator(parameters=stubborn))
     profile = models.profile("gemini-3.8-flash")
     verdicts = set()
-    for spec in trials.plan([{"name": "x", "guard": preset}], task, profile.model, 4):
+    for spec in trials.plan([{"name": "x", "guard": preset}], task, profile.model, 1 if preset == "off" else 3):
         trial = asyncio.run(loop.run(backend, spec))
         assert trial.outcome not in ("refused", "failed")
         for step in trial.steps:
             found = rules.check(step["request"]["contents"], profile)
             assert [f for f in found if f.verdict == "refused"] == []
+        # The last word, which no request carried any more, is as valid as the others.
+        assert [f for f in rules.check(trial.received, profile) if f.verdict == "refused"] == []
         verdicts |= {v.kind for r in trial.rounds for v in r.verdicts}
-    assert verdicts == {"off": set(), "budget": {"finish"}}.get(preset, {"nudge", "block", "finish"})
+    assert verdicts == kinds_of(preset)
+
+
+def test_a_nudge_as_user_text_follows_the_responses(scripted):
+    answers = [scripted.reply(call(f"i{n}", "same")) for n in range(3)]
+    transport = scripted(*answers, scripted.reply({"text": "done"}))
+    trial = go(transport, "article")
+    *_, responded, said = json.loads(transport.sent[3])["contents"]
+    assert [p["functionResponse"]["id"] for p in responded["parts"]] == ["i2"]
+    assert "notice" not in responded["parts"][0]["functionResponse"]["response"]
+    assert said["role"] == "user" and "by arguments alone" in said["parts"][0]["text"]
+    assert [v.place for v in trial.rounds[2].verdicts] == ["user_text", "user_text"]
+
+
+def test_the_forced_answer_is_asked_with_the_question(scripted):
+    transport = scripted(*[scripted.reply(call(f"i{n}", "same")) for n in range(5)], scripted.reply({"text": "x"}))
+    trial = go(transport, "default")
+    question = trial.received[0]["parts"][0]["text"]
+    assert responses(transport.sent[5])[0]["response"]["notice"].endswith(f"The question: {question}")
+
+
+@pytest.mark.parametrize("forced", [[], [{"text": ""}], [{"text": "hm", "thought": True}], [call("z", "same")]])
+def test_a_forced_answer_that_is_none_is_the_guards_end(scripted, forced):
+    last = scripted.reply(*forced)
+    trial = go(scripted(*[scripted.reply(call(f"i{n}", "same")) for n in range(5)], last), "default")
+    assert (trial.outcome, trial.reason, trial.forced) == ("unfinished", "guard", True)
+    assert len(trial.steps) == 6
+
+
+def test_a_guard_that_stops_ends_the_run_with_its_reason(scripted):
+    trial = go(scripted(*[scripted.reply(call(f"i{n}", "same")) for n in range(9)]), "args_4")
+    assert (trial.outcome, trial.reason, trial.detail) == ("unfinished", "guard", "repeated_call")
+    assert len(trial.steps) == 4 and wire.responses(trial.received[-1])[0]["id"] == "i3"
+
+
+EMPTIES = {
+    "no parts": ({}, [], "empty"),
+    "thoughts only": ({}, [{"text": "hm", "thought": True}], "empty"),
+    "malformed": ({"finish": "MALFORMED_FUNCTION_CALL"}, [], "malformed"),
+    "malformed after a call": ({"finish": "MALFORMED_FUNCTION_CALL"}, [call("a", "x")], "malformed"),
+}
+
+
+@pytest.mark.parametrize(("finish", "parts", "reason"), EMPTIES.values(), ids=EMPTIES)
+def test_an_empty_answer_is_asked_for_again_as_often_as_its_guard_says(scripted, finish, parts, reason):
+    empty, good = scripted.reply(*parts, **finish), scripted.reply({"text": "done"})
+    once = scripted(empty, good)
+    trial = go(once, "default")
+    assert trial.outcome == "wrong" and len(trial.steps) == 2 and trial.called == []
+    # The same history is sent again: nothing of the empty answer went into it.
+    first, second = (json.loads(raw)["contents"] for raw in once.sent)
+    assert first == second
+    for guard, requests in (("default", 2), ("budget", 1)):
+        trial = go(scripted(empty), guard)
+        assert (trial.outcome, trial.reason, len(trial.steps)) == ("unfinished", reason, requests)
+
+
+def test_a_tool_that_raises_is_seen_and_the_run_goes_on(scripted):
+    wrong = {"functionCall": {"name": "web_search", "args": {"words": 1}, "id": "a"}}
+    transport = scripted(scripted.reply(wrong), scripted.reply({"text": "done"}))
+    trial = go(transport, "default")
+    assert "TypeError" in responses(transport.sent[1])[0]["response"]["error"] and trial.outcome == "wrong"
+
+
+def test_tokens_and_undeclared_functions_reach_the_guards(scripted):
+    usage = {"promptTokenCount": 7, "candidatesTokenCount": 2, "thoughtsTokenCount": 3}
+    status, body = scripted.reply(call("a", "x", name="web_serch"), call("b", "y"))
+    transport = scripted((status, {**body, "usageMetadata": usage}), scripted.reply({"text": "done"}))
+    (known,) = go(transport, "default").rounds
+    assert (known.prompt_tokens, known.output_tokens, known.unknown) == (7, 5, (0,))

@@ -124,7 +124,7 @@ class _Emulator:
         self, body: dict[str, Any], profile: Profile, fault: Fault | None, streamed: bool
     ) -> list[dict[str, Any]]:
         """Return the bodies of an answer: one, or a stream's chunks."""
-        faults.refuse(fault, profile.model)
+        faults.refuse(fault, profile)
         if fault and fault.kind == "slow":
             await asyncio.sleep(fault.seconds)
         if fault and fault.kind == "served_model":
@@ -132,8 +132,8 @@ class _Emulator:
         view, mismatched = self.judge(body, profile)
         reply = Reply() if mismatched else self.model.respond(view)
         if streamed:
-            return faults.spoil(fault, forms.stream(reply, body, view, profile))
-        return faults.spoil(fault, [forms.unary(reply, body, view, profile)])
+            return faults.spoil(fault, forms.stream(reply, body, view, profile), profile)
+        return faults.spoil(fault, [forms.unary(reply, body, view, profile)], profile)
 
     def _count(self, body: dict[str, Any], profile: Profile) -> dict[str, Any]:
         """Count what generateContent would; of the rules only the parser's apply."""

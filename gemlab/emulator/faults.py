@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ..models import VERTEX, Profile
 from . import errors
 from .errors import ApiError
 from .view import draws
@@ -121,29 +122,35 @@ class Faults:
 # --- what a fault does --------------------------------------------------------------------------------------
 
 
-def refuse(one: Fault | None, model: str) -> None:
+def refuse(one: Fault | None, profile: Profile) -> None:
     """Raise the HTTP error that a fault stands for, if it stands for one."""
     if one is None:
         return
+    if one.kind == "429" and profile.service == VERTEX:
+        raise ApiError(429, "Resource has been exhausted (e.g. check quota).")
     if one.kind == "429":
-        raise errors.exhausted(model, one.seconds)
+        raise errors.exhausted(profile.model, one.seconds)
     if one.kind == "503":
         raise ApiError(503, errors.OVERLOADED)
     if one.kind == "500":
         raise ApiError(500, errors.INTERNAL)
 
 
-def spoil(one: Fault | None, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def spoil(one: Fault | None, bodies: list[dict[str, Any]], profile: Profile) -> list[dict[str, Any]]:
     """Return the bodies (one, or a stream's chunks) as the fault leaves them."""
+    if one and one.kind == "unexpected_tool_call" and profile.service == VERTEX:
+        return _unexpected_on_vertex(bodies)
     change = _CHANGES.get(one.kind) if one else None
     return change(bodies) if change else bodies
 
 
-def _ended(bodies: list[dict[str, Any]], **candidate: Any) -> list[dict[str, Any]]:
-    """Return one body that ends without output: thoughts were spent, nothing came of them."""
+def _ended(bodies: list[dict[str, Any]], spent: bool = False, **candidate: Any) -> list[dict[str, Any]]:
+    """Return one body that ends without output; `spent`: its usage still counts the thoughts."""
     last = bodies[-1]
-    usage = {k: v for k, v in last["usageMetadata"].items() if k != "candidatesTokenCount"}
-    usage["totalTokenCount"] = usage["promptTokenCount"] + usage.get("thoughtsTokenCount", 0)
+    gone = {"candidatesTokenCount", "candidatesTokensDetails"} | (set() if spent else {"thoughtsTokenCount"})
+    usage = {k: v for k, v in last["usageMetadata"].items() if k not in gone}
+    if "promptTokenCount" in usage:
+        usage["totalTokenCount"] = usage["promptTokenCount"] + usage.get("thoughtsTokenCount", 0)
     return [{**last, "candidates": [candidate], "usageMetadata": usage}]
 
 
@@ -169,16 +176,26 @@ def _malformed_after_call(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _unexpected(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return _ended(bodies, finishReason="UNEXPECTED_TOOL_CALL", index=0)
+    (body,) = _ended(bodies, finishReason="UNEXPECTED_TOOL_CALL", index=0)
+    return [{k: v for k, v in body.items() if k not in ("modelVersion", "responseId")}]
+
+
+def _unexpected_on_vertex(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Vertex AI sends the call along, signed, and names the function."""
+    *earlier, last = bodies
+    name = next((p["functionCall"]["name"] for p in _parts(bodies) if "functionCall" in p), "tool")
+    text = f"Unexpected tool call: Model tried to call an undeclared function: {name}"
+    candidate = {**last["candidates"][0], "finishReason": "UNEXPECTED_TOOL_CALL", "finishMessage": text}
+    return [*earlier, {**last, "candidates": [candidate]}]
 
 
 def _empty(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return _ended(bodies, content={"role": "model"}, finishReason="STOP", index=0)
+    return _ended(bodies, True, content={"role": "model"}, finishReason="STOP", index=0)
 
 
 def _thoughts_only(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     content = {"parts": [{"text": "I know what to do.", "thought": True}], "role": "model"}
-    return _ended(bodies, content=content, finishReason="STOP", index=0)
+    return _ended(bodies, True, content=content, finishReason="STOP", index=0)
 
 
 def _no_model_version(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
