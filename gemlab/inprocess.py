@@ -72,7 +72,11 @@ class _Body(httpx2.AsyncByteStream):
             if message.get("body"):
                 yield message["body"]
             if not message.get("more_body"):
-                return
+                break
+        # A framework answers 500 before it raises: the exception says more.
+        await self.task
+        if not self.sent.empty():
+            raise _lost(self.sent.get_nowait())
 
     async def aclose(self) -> None:
         self.task.cancel()

@@ -1,4 +1,6 @@
 import copy
+import json
+import math
 import re
 
 import pytest
@@ -195,6 +197,153 @@ def test_the_window_is_refused_exactly_where_it_cuts(groups, size):
     assert bool(broken(kept)) == orphaned
 
 
+# --- by tokens ----------------------------------------------------------------------------------------------
+
+
+def by_hand(content):
+    """Four characters a token of text and of compact JSON, six of a signature, each part rounded up."""
+    total = 0
+    for part in content["parts"]:
+        data = {k: v for k, v in part.items() if k != "thoughtSignature"}
+        words = data["text"] if "text" in data else json.dumps(data, separators=(",", ":"), sort_keys=True)
+        total += math.ceil(len(words) / 4) + math.ceil(len(part.get("thoughtSignature", "")) / 6)
+    return total
+
+
+def test_the_estimate_counts_texts_calls_and_signatures():
+    assert [pruning.estimate([c]) for c in WHOLE] == [by_hand(c) for c in WHOLE]
+    assert pruning.estimate(WHOLE) == sum(map(by_hand, WHOLE))
+    assert pruning.estimate([user("")]) == 0
+
+
+def test_tokens_keeps_what_fits_at_every_budget():
+    costs = [sum(map(by_hand, group)) for group in ([MESSAGE], ONE, TWO, THREE)]
+    for budget in range(sum(costs) + 3):
+        kept = pruning.tokens(budget)(OPEN_ENDED)
+        fitting = [k for k in range(1, 4) if costs[0] + sum(costs[4 - k :]) <= budget]
+        assert kept == pruning.steps(max(fitting, default=0))(OPEN_ENDED)
+        assert pruning.estimate(kept) <= budget or kept == [MESSAGE, *THREE]
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.integers(0, 400))
+def test_tokens_on_generated_histories(groups, budget):
+    history = [c for group in groups for c in group]
+    before = copy.deepcopy(history)
+    kept = pruning.tokens(budget)(history)
+    assert history == before and broken(kept) == []
+    assert all(any(c is one for one in history) for c in kept), "a survivor is not the same object"
+    least = pruning.steps(0)(history)
+    assert sum(map(by_hand, kept)) <= budget or kept == least
+    # One more step would not have fitted.
+    size = next((k for k in range(len(groups)) if len(pruning.steps(k)(history)) > len(kept)), None)
+    if size is not None:
+        assert sum(map(by_hand, pruning.steps(size)(history))) > budget
+
+
+# --- cleared results ----------------------------------------------------------------------------------------
+
+
+def cleared(*names):
+    made, given_back = step(*names)
+    parts = [{"functionResponse": {**p["functionResponse"], "response": pruning.CLEARED}} for p in given_back["parts"]]
+    return [made, {**given_back, "parts": parts}]
+
+
+@pytest.mark.parametrize(
+    ("history", "budget", "kept"),
+    [
+        (OPEN_ENDED, 0, [MESSAGE, *cleared("a1"), *cleared("b1", "b2"), *THREE]),
+        (OPEN_ENDED, 1, [MESSAGE, *cleared("a1"), *cleared("b1", "b2"), *THREE]),
+        (OPEN_ENDED, 2, [MESSAGE, *cleared("a1"), *TWO, *THREE]),
+        (OPEN_ENDED, 3, OPEN_ENDED),
+        (WHOLE, 0, [MESSAGE, *cleared("a1"), *cleared("b1", "b2"), *cleared("a2"), ANSWER]),
+        (WHOLE, 1, [MESSAGE, *cleared("a1"), *cleared("b1", "b2"), *THREE, ANSWER]),
+        ([MESSAGE, ANSWER], 0, [MESSAGE, ANSWER]),
+        ([], 0, []),
+    ],
+)
+def test_old_results_are_blanked_and_calls_stay(history, budget, kept):
+    assert pruning.clear_results(budget)(history) == kept
+
+
+def test_what_lies_beside_a_cleared_response_stays():
+    made, given_back = step("a1")
+    given_back["parts"][0]["functionResponse"]["parts"] = [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}]
+    beside = {**given_back, "parts": [*given_back["parts"], {"text": "look"}]}
+    kept = pruning.clear_results(0)([MESSAGE, made, beside, ANSWER])
+    assert kept[2]["parts"] == [
+        {"functionResponse": {"name": "a", "id": "a1", "response": pruning.CLEARED}},
+        {"text": "look"},
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.integers(0, 14))
+def test_clear_results_on_generated_histories(groups, budget):
+    history = [c for group in groups for c in group]
+    before = copy.deepcopy(history)
+    kept = pruning.clear_results(budget)(history)
+    assert history == before and broken(kept) == [] and len(kept) == len(history)
+    answered = [c for c in history if ids(c, "functionResponse")]
+    due = max(budget, int(bool(answered) and history[-1] is answered[-1]))
+    blank = {id(c) for c in answered[: max(len(answered) - due, 0)]}
+    for old, new in zip(history, kept, strict=True):
+        assert (new is not old) == (id(old) in blank)
+        assert ids(new, "functionResponse") == ids(old, "functionResponse")
+
+
+# --- past turns ---------------------------------------------------------------------------------------------
+
+SECOND = user("second")
+THINKING = [{**ONE[0], "parts": [{"text": "hm", "thought": True}, *ONE[0]["parts"]]}, ONE[1]]
+SIGNED_ANSWER = {"role": "model", "parts": [{"text": "the answer", "thoughtSignature": "AAAA"}]}
+TURNS = [MESSAGE, *THINKING, SIGNED_ANSWER, SECOND, *TWO]
+
+
+def unsigned(content):
+    return {**content, "parts": [{k: v for k, v in p.items() if k != "thoughtSignature"} for p in content["parts"]]}
+
+
+@pytest.mark.parametrize(
+    ("what", "kept"),
+    [
+        ("steps", [MESSAGE, SIGNED_ANSWER, SECOND, *TWO]),
+        ("thoughts", [MESSAGE, *ONE, SIGNED_ANSWER, SECOND, *TWO]),
+        ("signatures", [MESSAGE, unsigned(THINKING[0]), ONE[1], ANSWER, SECOND, *TWO]),
+        ("both", [MESSAGE, unsigned(ONE[0]), ONE[1], ANSWER, SECOND, *TWO]),
+    ],
+)
+def test_past_turns_lose_and_the_current_one_stays_whole(what, kept):
+    before = copy.deepcopy(TURNS)
+    found = pruning.get(f"strip_past({what})")(TURNS)
+    assert found == kept and TURNS == before
+    assert all(a is b for a, b in zip(found[-3:], TURNS[-3:], strict=True))
+    assert broken(found) == []
+    # A single turn has no past.
+    assert pruning.get(f"strip_past({what})")(OPEN_ENDED) == OPEN_ENDED
+
+
+def test_past_steps_that_cannot_be_cut_stay():
+    history = [MESSAGE, ONE[1], ANSWER, SECOND, *TWO]
+    assert pruning.get("strip_past(steps)")(history) == history
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories())
+def test_past_steps_on_generated_histories(groups):
+    history = [c for group in groups for c in group]
+    kept = pruning.past_steps(history)
+    assert broken(kept) == [] and all(any(c is one for one in history) for c in kept)
+    current = max(i for i, c in enumerate(history) if c["role"] == "user" and not ids(c, "functionResponse"))
+    assert [c for c in history[current:]] == kept[len(kept) - len(history) + current :]
+    past = kept[: len(kept) - len(history) + current]
+    assert not any(ids(c, "functionCall") or ids(c, "functionResponse") for c in past)
+    assert [c for c in past if c["role"] == "user"] == [
+        c for c in history[:current] if not ids(c, "functionResponse") and c["role"] == "user"
+    ]
+
+
 # --- by name ------------------------------------------------------------------------------------------------
 
 
@@ -202,9 +351,14 @@ def test_get_reads_names_with_their_budget():
     assert pruning.get("none")(WHOLE) == WHOLE
     assert pruning.get("window(2)")(WHOLE) == WHOLE[-2:]
     assert pruning.get("steps(0)")(OPEN_ENDED) == [MESSAGE, *THREE]
+    assert pruning.get("tokens(0)")(OPEN_ENDED) == [MESSAGE, *THREE]
+    assert pruning.get("clear_results(9)")(WHOLE) == WHOLE
+    assert pruning.parse("steps(12)") == ("steps", "12") and pruning.parse("none") == ("none", "")
 
 
-@pytest.mark.parametrize("name", ["window", "window()", "window(0)", "steps(-1)", "newest(3)", ""])
+@pytest.mark.parametrize(
+    "name", ["window", "window()", "window(0)", "steps(-1)", "steps(x)", "strip_past(3)", "newest(3)", ""]
+)
 def test_get_refuses_other_names(name):
     with pytest.raises(ValueError, match=r"unknown pruning|keeps nothing"):
         pruning.get(name)

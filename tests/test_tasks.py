@@ -261,7 +261,7 @@ def test_every_tool_is_declared_as_it_is(name):
 
 
 def test_tasks_by_name():
-    assert tasks.names() == ["ecpm", "ecpm-two-turns", "search"]
-    assert len(tasks.plans()) == 2
-    with pytest.raises(ValueError, match="unknown task 'chess'; known: ecpm, ecpm-two-turns, search"):
+    assert tasks.names() == ["ecpm", "ecpm-two-turns", "search", "chain(20)", "chain(20,turns=4)"]
+    assert len(tasks.plans()) == 3
+    with pytest.raises(ValueError, match="unknown task 'chess'; known: ecpm, ecpm-two-turns, search, chain"):
         tasks.get("chess")
