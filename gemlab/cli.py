@@ -64,6 +64,27 @@ def serve(
 
 
 @app.command()
+def show(
+    traces: Annotated[str, typer.Argument(help="a trials.jsonl")],
+    trial: Annotated[str, typer.Argument(help="id of a trial, or the beginning of some; all if left out")] = "",
+    png: Annotated[str, typer.Option(metavar="FILE", help="also draw the first of them there")] = "",
+) -> None:
+    """Show trials step by step: calls, signatures sent back, guards, refusals."""
+    from pathlib import Path
+
+    from . import experiment, timeline, trace
+
+    found = [t for t in trace.read(Path(traces)) if t["trial"].startswith(trial)]
+    if not found:
+        raise experiment.BadInput(f"{traces}: no trial that begins with {trial!r}")
+    print("\n\n".join(timeline.text(one) for one in found))
+    if png:
+        from . import plots
+
+        plots.save(plots.timeline(found[0]), Path(png))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed

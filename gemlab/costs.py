@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import backends, metrics, models, trials
-from .loop import Spec
+from .trial import Spec
 
 # The scripted model thinks in about 40 tokens an answer; recorded Gemini answers run to a few hundred.
 THOUGHTS_PER_REQUEST = 300

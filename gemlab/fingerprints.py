@@ -41,6 +41,8 @@ def result_print(name: str, result: Any, identities: Identities) -> str | None:
     if result is None:
         return None
     identity = identities.get(name, _PLAIN)
+    if isinstance(result, str) and identity is _PLAIN:
+        return f'"{result}'  # no canonical JSON of anything else begins like this; results can be very long
     kept = _without(wire.without_notice(result), identity.volatile_results)
     return wire.canonical(identity.of_result(kept) if identity.of_result else kept)
 

@@ -7,80 +7,21 @@ and pruning. What fails on the way is resent as it was.
 from __future__ import annotations
 
 import copy
-import functools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
-from . import answers, guards, history, pruning, retry, tasks
+from . import asking, guards, history, tasks
 from . import contents as wire
 from .answers import Answer
-from .backends import ApiFailure, Backend, Refused
-from .contents import Content
+from .backends import Backend
 from .fingerprints import Identity
-from .models import Pin
 from .rounds import Round, Verdict
 from .tasks import Called, Task
+from .trial import End, Spec, Trial
 
-if TYPE_CHECKING:
-    from google.genai import types
-
-# Outcomes and the reasons of an unfinished one.
-OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")
-REASONS = ("max_steps", "guard", "empty", "malformed")
 _MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One setting of the factors, by name. `transport`: unary or stream."""
-
-    name: str
-    history: str = "preserve"
-    pruning: str = "none"
-    guard: str = "budget"
-    transport: str = "unary"
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What to run: an arm on one instance of a task. `seed` makes the data and the request seeds."""
-
-    arm: Arm
-    task: str
-    model: str
-    instance: int
-    repeat: int
-    seed: int
-
-    @property
-    def id(self) -> str:
-        return f"{self.arm.name}/{self.instance}/{self.repeat}"
-
-
-@dataclass
-class Trial:
-    """A trial as it runs: `received` holds the contents as they came (and our messages and responses)."""
-
-    spec: Spec
-    received: list[Content] = field(default_factory=list)
-    rounds: list[Round] = field(default_factory=list)
-    called: list[Called] = field(default_factory=list)
-    question: str = ""
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    outcome: str = "failed"
-    reason: str | None = None
-    detail: str | None = None
-    answer: str | None = None
-    forced: bool = False
-    seconds: float = 0.0
-
-
-class _End(Exception):
-    def __init__(self, outcome: str, reason: str | None = None, detail: str | None = None):
-        super().__init__(outcome)
-        self.outcome, self.reason, self.detail = outcome, reason, detail
 
 
 async def run(backend: Backend, spec: Spec) -> Trial:
@@ -96,7 +37,7 @@ async def run(backend: Backend, spec: Spec) -> Trial:
             trial.answer = await _turn(backend, trial, task, instance.functions)
         trial.detail = instance.check(trial.answer or "", trial.called)
         trial.outcome = "wrong" if trial.detail else "completed"
-    except _End as end:
+    except End as end:
         trial.outcome, trial.reason, trial.detail = end.outcome, end.reason, end.detail
     trial.seconds = time.perf_counter() - started
     return trial
@@ -108,8 +49,8 @@ async def _turn(backend: Backend, trial: Trial, task: Task, functions: Mapping[s
     finish: Verdict | None = None
     while True:
         if len(trial.rounds) >= guards.HARD_CAP:
-            raise _End("unfinished", "max_steps", f"{guards.HARD_CAP} rounds")
-        answer = await _ask(backend, trial, task, final=finish is not None)
+            raise End("unfinished", "max_steps", f"{guards.HARD_CAP} rounds")
+        answer = await asking.ask(backend, trial, task, final=finish is not None)
         made = wire.calls(answer.content) if answer.content else []
         if finish is None and (kind := _emptiness(answer, made)):
             trial.rounds.append(Round((), empty=kind))
@@ -135,71 +76,11 @@ def _judge(answer: Answer, made: list[dict], finish: Verdict | None) -> None:
     """End the trial where an answer is neither calls nor a text: the finish reason wins over what came."""
     reason = None if finish is None else "max_steps" if finish.reason == "max_steps" else "guard"
     if answer.finish_reason in _MALFORMED:
-        raise _End("unfinished", reason or "malformed", answer.message or answer.finish_reason)
+        raise End("unfinished", reason or "malformed", answer.message or answer.finish_reason)
     if made and finish is not None:
-        raise _End("unfinished", reason, f"forced final answer after {finish.reason}: a call instead of a text")
+        raise End("unfinished", reason, f"forced final answer after {finish.reason}: a call instead of a text")
     if _emptiness(answer, made):
-        raise _End("unfinished", reason or "empty", f"no call and no text ({answer.finish_reason})")
-
-
-# --- asking -------------------------------------------------------------------------------------------------
-
-
-async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> Answer:
-    """Send the request that the arm makes of the history; keep what was sent and received as a step."""
-    arm, model = trial.spec.arm, trial.spec.model
-    stream = arm.transport == "stream"
-    contents = pruning.get(arm.pruning)(history.get(arm.history)(history.closed(trial.received)))
-    config = _config(task, trial.spec, len(trial.steps), final)
-    trial.forced |= final
-    started = time.perf_counter()
-    step: dict[str, Any] = {"contents": contents, "request": None, "response": None, "failures": []}
-    trial.steps.append(step)
-    try:
-        exchange, step["failures"] = await retry.resend(lambda: backend.send(model, contents, config, stream))
-    except ApiFailure as error:
-        step["request"], step["failures"] = error.sent, error.failures
-        raise _End("refused" if isinstance(error, Refused) else "failed", None, str(error)) from None
-    finally:
-        step["seconds"] = time.perf_counter() - started
-    step["request"], step["response"] = exchange.request, exchange.response
-    answer = answers.of(exchange.response)
-    step["pin"] = Pin(model, answer.served)
-    return answer
-
-
-@functools.lru_cache(maxsize=32)
-def _base_config(name: str) -> types.GenerateContentConfig:
-    """Declare a task's tools once: from callables the SDK would derive them anew for every request."""
-    from google.genai import types
-
-    task = tasks.get(name)
-    declared = [
-        types.FunctionDeclaration(
-            name=d["name"], description=d["description"], parameters_json_schema=d["parametersJsonSchema"]
-        )
-        for d in task.declarations
-    ]
-    return types.GenerateContentConfig(
-        system_instruction=task.system,
-        tools=[types.Tool(function_declarations=declared)],
-        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
-    )
-
-
-def _config(task: Task, spec: Spec, request: int, final: bool) -> types.GenerateContentConfig:
-    """Return the config of one request: a seed of its own (int32), mode NONE for a forced final answer.
-
-    The seed depends on instance, repeat and request number alone, so that all arms get the same ones.
-    """
-    from google.genai import types
-
-    seed = (spec.seed * 1_000_003 + spec.repeat * 15_485_863 + request * 7_919) % 2**31
-    changes: dict[str, Any] = {"seed": seed}
-    if final:
-        calling = types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.NONE)
-        changes["tool_config"] = types.ToolConfig(function_calling_config=calling)
-    return _base_config(task.name).model_copy(update=changes)
+        raise End("unfinished", reason or "empty", f"no call and no text ({answer.finish_reason})")
 
 
 # --- calling ------------------------------------------------------------------------------------------------
@@ -235,7 +116,7 @@ def _run_calls(
         trial.received.append({"role": "user", "parts": [{"text": " ".join(said)}]})
     end = after[-1] if after and after[-1].kind in ("finish", "stop") else None
     if end is not None and end.kind == "stop":
-        raise _End("unfinished", "guard", end.reason)
+        raise End("unfinished", "guard", end.reason)
     return end
 
 

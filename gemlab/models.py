@@ -136,6 +136,12 @@ def serve(requested: str, routes: dict[str, str] | None = None) -> str:
     return (ROUTES if routes is None else routes).get(name, name)
 
 
+def same_issuer(one: str, other: str, service: str = DEVELOPER) -> bool:
+    """Tell whether two requested models read each other's signatures: one family, and here one service."""
+    families = {profile(serve(name), service).family for name in (one, other)}
+    return len(families) == 1
+
+
 # --- the pin ------------------------------------------------------------------------------------------------
 
 

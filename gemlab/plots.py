@@ -10,9 +10,10 @@ import matplotlib as mpl
 from IPython.display import Image
 from matplotlib.figure import Figure
 
-from .loop import OUTCOMES
+from . import timeline as strips
 from .report import Results
 from .tables import p_text
+from .trial import OUTCOMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -187,3 +188,38 @@ def save(figure: Figure, path: Path) -> Image:
     with mpl.rc_context(STYLE):
         figure.savefig(path)
     return Image(data=path.read_bytes(), width=round(100 * figure.get_figwidth()))
+
+
+CALL_COLOURS = {"new": BLUE, "repeated": ORANGE, "failed": RED, "blocked": _INK, "open": GREY}
+
+
+def timeline(one: dict[str, Any]) -> Figure:
+    """Return one trace as a strip: a column a step, its calls stacked, signatures sent back above, guards below."""
+    steps = strips.steps(one)
+    tall = max([len(s.calls) for s in steps], default=1) or 1
+    with mpl.rc_context(STYLE):
+        figure = _figure(max(6.4, 1.5 + 1.25 * len(steps)), 2.4 + 0.4 * tall)
+        axes = figure.subplots()
+        for s in steps:
+            for row, call in enumerate(s.calls):
+                axes.barh(-row, 0.92, left=s.number - 0.46, height=0.8, color=CALL_COLOURS[call.kind])
+                axes.text(s.number, -row, call.name, ha="center", va="center", color="white", fontsize=7)
+            if not s.calls:
+                label = "text" if s.end is None else s.end.split(":")[0]
+                axes.text(s.number, 0, label, ha="center", va="center", fontsize=9, style="italic")
+            whole = s.sent == s.due
+            colour = GREEN if s.due and whole else RED if s.due else GREY
+            back = f"{s.sent}/{s.due}" if s.due else "–"
+            axes.text(s.number, 1.0, back, ha="center", color=colour, weight="bold", fontsize=9)
+            notes = [*s.verdicts, *([f"resent {s.resent}×"] if s.resent else [])]
+            axes.text(s.number, -tall - 0.05, "\n".join(notes), ha="center", va="top", fontsize=7, color=RED)
+        axes.set(xlim=(0.3, len(steps) + 0.7), ylim=(-tall - 0.6, 1.5), title=f"{one['trial']}: {one['outcome']}")
+        axes.set_xticks(range(1, len(steps) + 1))
+        axes.set_yticks([1.1, 0], ["signatures\nsent back", "calls"])
+        axes.tick_params(left=False)
+        kinds = {c.kind for s in steps for c in s.calls}
+        handles = [mpl.patches.Patch(color=CALL_COLOURS[k], label=k) for k in CALL_COLOURS if k in kinds]
+        if handles:
+            axes.legend(handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
+        axes.set_xlabel("step (request and answer)")
+    return figure

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import metrics, stats, tables
-from .loop import OUTCOMES
+from .trial import OUTCOMES
 
 if TYPE_CHECKING:
     import pandas as pd

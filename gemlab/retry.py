@@ -37,8 +37,10 @@ def _worth_it(error: BaseException) -> bool:
     return isinstance(error, Unavailable) and not error.got and (server_delay(error) or 0.0) <= PATIENCE
 
 
-async def resend(send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS) -> tuple[Any, list[dict[str, Any]]]:
-    """Call `send` until it answers; return the answer and what failed before it.
+async def resend(
+    send: Callable[[], Awaitable[Any]], again: Callable[[], None] = lambda: None, attempts: int = ATTEMPTS
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Call `send` until it answers; return the answer and what failed before it. `again` is called in between.
 
     What may pass (Unavailable) is tried again up to `attempts` times, unless the server asks for more than
     PATIENCE seconds; nothing else is. Raises the last ApiFailure, with all of them in its `failures`.
@@ -51,6 +53,8 @@ async def resend(send: Callable[[], Awaitable[Any]], attempts: int = ATTEMPTS) -
         reraise=True,
     )
     async for attempt in retrying:
+        if failures:
+            again()
         with attempt:
             try:
                 return await send(), failures

@@ -46,7 +46,7 @@ class Due:
 class Summarise:
     """`summarise(n)`: as soon as more than 2n steps stand in full, all but the newest n give way to a summary.
 
-    So every n steps one request is made, not one a step. A later summary is made from the one before it and the
+    So a request is made every n + 1 steps, not every step. A later summary is made from the one before it and the
     steps since. User messages always stay; raises ValueError for n below 1.
     """
 

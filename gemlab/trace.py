@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import contents as wire
-from .loop import Trial
+from .trial import Trial
 
 VERSION = 1
 
@@ -79,6 +79,7 @@ def _step(step: dict[str, Any], pool: _Pool, config: dict[str, Any]) -> dict[str
         # What the wire carried; where nothing was answered, what was handed to the client.
         "contents": [pool.index(c) for c in sent.get("contents", step["contents"])],
         "changed": changed,
+        "model": step.get("model"),
         "response": step["response"],
         "failures": step["failures"],
         "verdicts": [dict(vars(v)) for v in step.get("verdicts", ())],

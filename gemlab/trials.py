@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import guards, history, loop, pruning, tasks, trace
+from . import asking, guards, history, loop, pruning, tasks, trace
 from .backends import Backend
-from .loop import Arm, Spec
+from .trial import Arm, Spec
 
 # Outcomes after which a trial is done; a failed one is run again on resume.
 TRANSPORTS = ("unary", "stream")
+RETRIES = ("resend", "rebuild")
 TERMINAL = ("completed", "wrong", "unfinished", "refused")
 _FIELDS = ("arm", "task", "model", "seed", "backend")
 
@@ -32,13 +33,15 @@ def arm(value: str | dict[str, str]) -> Arm:
         raise ValueError(f"an arm is a strategy's name or an object of texts, not {value!r}")
     unknown = set(value) - set(Arm.__dataclass_fields__)
     if unknown or not value.get("name"):
-        raise ValueError(f"an arm has name, history, pruning, guard, transport; got {sorted(value)}")
+        raise ValueError(f"an arm has {', '.join(Arm.__dataclass_fields__)}; got {sorted(value)}")
     made = Arm(**value)
     history.get(made.history)
     pruning.get(made.pruning)
     guards.get(made.guard)
-    if made.transport not in TRANSPORTS:
-        raise ValueError(f"unknown transport {made.transport!r}; known: {', '.join(TRANSPORTS)}")
+    for name, known in (("transport", TRANSPORTS), ("retry", RETRIES)):
+        if getattr(made, name) not in known:
+            raise ValueError(f"unknown {name} {getattr(made, name)!r}; known: {', '.join(known)}")
+    asking.fallback(made.fallback)
     return made
 
 

@@ -18,7 +18,8 @@ from gemlab import backends, models
 from gemlab import contents as wire
 from gemlab.emulator.app import create_app
 from gemlab.emulator.view import Reply
-from gemlab.loop import Arm, Spec, run
+from gemlab.loop import run
+from gemlab.trial import Arm, Spec
 
 OLD, G25, G35, G36, G37, G38 = (
     "gemini-3-flash-preview", "gemini-2.5-flash", "gemini-3.5-flash", "gemini-3.6-flash", "gemini-3.7-flash",

@@ -19,8 +19,9 @@ from gemlab.emulator import signatures, view
 from gemlab.emulator.app import create_app
 from gemlab.emulator.scripted import Parameters
 from gemlab.emulator.view import Reply
-from gemlab.loop import Arm, Spec, run
+from gemlab.loop import run
 from gemlab.tasks import ecpm
+from gemlab.trial import Arm, Spec
 
 OLD, G25, G36 = "gemini-3-flash-preview", "gemini-2.5-flash", "gemini-3.6-flash"
 SURE = Parameters(repeat=0, quit=0, doubt=0, lose_thread=0, heed=0)

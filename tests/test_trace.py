@@ -4,7 +4,7 @@ import json
 import httpx2
 import pytest
 
-from gemlab import backends, loop, trace, trials
+from gemlab import backends, loop, trace, trial, trials
 from gemlab.emulator.scripted import Parameters
 from gemlab.models import DEVELOPER
 
@@ -83,7 +83,7 @@ def test_a_refused_request_is_kept_as_it_was_sent():
 def test_a_trace_is_no_way_back_into_the_arm():
     one = spec()
     asyncio.run(loop.run(backends.simulated(), one))
-    made = trace.pack(loop.Trial(one), "sim")
+    made = trace.pack(trial.Trial(one), "sim")
     made["arm"]["name"] = "other"
     assert one.arm.name == "x"
 

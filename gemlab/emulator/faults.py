@@ -38,6 +38,7 @@ class Fault:
 
     `times`: how often one and the same request meets it. `seconds`: of a slow first byte, or that a 429 asks to
     wait. `after`: chunks before a stream is cut or fails. `served`: the model that answers instead.
+    `model`: only for requests that this model serves.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Fault:
     seconds: float = 1.0
     after: int = 1
     served: str = ""
+    model: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -66,7 +68,7 @@ def fault(value: Mapping[str, Any]) -> Fault:
     if unknown or "kind" not in value:
         raise ValueError(f"a fault has kind and {', '.join(list(kinds)[1:])}; got {', '.join(sorted(value))}")
     for name, given in value.items():
-        text = name in ("kind", "served")
+        text = name in ("kind", "served", "model")
         number = isinstance(given, int | float) and not isinstance(given, bool)
         if (text and not isinstance(given, str)) or (not text and not number):
             raise ValueError(f"fault: {name} is {given!r}, not a {'text' if text else 'number'}")
@@ -96,7 +98,7 @@ class Faults:
         self.faults, self.seed = tuple(faults), seed
         self._met: Counter[tuple[bytes, int]] = Counter()
 
-    def choose(self, raw: bytes, body: Mapping[str, Any], streamed: bool) -> Fault | None:
+    def choose(self, raw: bytes, body: Mapping[str, Any], model: str, streamed: bool) -> Fault | None:
         """Return the first fault that strikes this request, or None."""
         if not self.faults:
             return None
@@ -104,7 +106,7 @@ class Faults:
         answers = sum(content.get("role") == "model" for content in body["contents"])
         seed = (body.get("generationConfig") or {}).get("seed")
         for index, one in enumerate(self.faults):
-            if one.kind in _OF_STREAMS and not streamed:
+            if (one.kind in _OF_STREAMS and not streamed) or one.model not in ("", model):
                 continue
             if one.step is not None and one.step != answers + 1:
                 continue

@@ -197,7 +197,7 @@ def _answer_days(facts: Facts) -> str:
 
 
 def _goal(turns: Sequence[str]) -> tuple[int, Callable[[Facts], str]]:
-    return (4, _answer_days) if turns and "mediation" in turns[-1] else (2, _answer_range)
+    return (4, _answer_days) if any("mediation" in turn for turn in turns) else (2, _answer_range)
 
 
 _STEPS = (

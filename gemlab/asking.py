@@ -1,0 +1,139 @@
+"""One request of a trial: derived from what was received, sent, resent as it was, or handed to another model."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from . import answers, history, models, pruning, retry, tasks
+from .answers import Answer
+from .backends import ApiFailure, Backend, Exchange, Refused
+from .contents import Content
+from .models import Pin
+from .tasks import Task
+from .trial import End, Spec, Trial
+
+if TYPE_CHECKING:
+    from google.genai import types
+
+
+async def ask(backend: Backend, trial: Trial, task: Task, final: bool = False) -> Answer:
+    """Send the request that the arm makes of the history, resending and falling back as it says; keep the step.
+
+    Raises End where the API refuses or stays away.
+    """
+    while True:
+        try:
+            return await _ask(backend, trial, task, final)
+        except Refused as error:
+            raise End("refused", None, str(error)) from None
+        except ApiFailure as error:
+            if not _fall_back(trial, backend.service):
+                raise End("failed", None, str(error)) from None
+
+
+async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> Answer:
+    arm, model = trial.spec.arm, trial.model
+    config = _config(task, trial.spec, len(trial.steps), final)
+    trial.forced |= final
+    started = time.perf_counter()
+    step: dict[str, Any] = {"contents": view(trial), "request": None, "response": None, "failures": [], "model": model}
+    trial.steps.append(step)
+
+    def send() -> Awaitable[Exchange]:
+        return backend.send(model, step["contents"], config, arm.transport == "stream")
+
+    def again() -> None:
+        if arm.retry == "rebuild":
+            trial.rebuilt = len(trial.received)
+            step["contents"] = view(trial)
+
+    try:
+        exchange, step["failures"] = await retry.resend(send, again)
+    except ApiFailure as error:
+        step["request"], step["failures"] = error.sent, error.failures
+        raise
+    finally:
+        step["seconds"] = time.perf_counter() - started
+    step["request"], step["response"] = exchange.request, exchange.response
+    answer = answers.of(exchange.response)
+    step["pin"] = Pin(model, answer.served)
+    return answer
+
+
+def view(trial: Trial) -> list[Content]:
+    """Return the contents to send now: what was received, as the arm's strategy and pruning show it."""
+    arm = trial.spec.arm
+    received = history.closed(trial.received)
+    if trial.rebuilt:
+        received = [*history.rebuild(received[: trial.rebuilt]), *received[trial.rebuilt :]]
+    return pruning.get(arm.pruning)(history.get(arm.history)(received))
+
+
+# --- falling back -------------------------------------------------------------------------------------------
+
+
+def _fall_back(trial: Trial, service: str) -> bool:
+    """Turn to the arm's other model, once; tell whether there is one.
+
+    `same_family` takes the conversation along only within family and service; else it begins a new one with the
+    newest message. `any` takes it along whatever that does to the signatures in it.
+    """
+    rule, other = fallback(trial.spec.arm.fallback)
+    if not other or trial.model == other:
+        return False
+    if rule == "same_family" and not models.same_issuer(trial.model, other, service):
+        trial.received = [{"role": "user", "parts": [{"text": trial.question}]}]
+        trial.rebuilt = 0
+    trial.model = other
+    return True
+
+
+def fallback(text: str) -> tuple[str, str]:
+    """Return (rule, model) of a fallback's text, ("none", "") where there is none; raises ValueError."""
+    found = re.fullmatch(r"(same_family|any)\(([\w.-]+)\)", text)
+    if text == "none":
+        return "none", ""
+    if not found:
+        raise ValueError(f"unknown fallback {text!r}; known: none, same_family(MODEL), any(MODEL)")
+    return found[1], found[2]
+
+
+# --- the request's settings ---------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=32)
+def _base_config(name: str) -> types.GenerateContentConfig:
+    """Declare a task's tools once: from callables the SDK would derive them anew for every request."""
+    from google.genai import types
+
+    task = tasks.get(name)
+    declared = [
+        types.FunctionDeclaration(
+            name=d["name"], description=d["description"], parameters_json_schema=d["parametersJsonSchema"]
+        )
+        for d in task.declarations
+    ]
+    return types.GenerateContentConfig(
+        system_instruction=task.system,
+        tools=[types.Tool(function_declarations=declared)],
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+
+
+def _config(task: Task, spec: Spec, request: int, final: bool) -> types.GenerateContentConfig:
+    """Return the config of one request: a seed of its own (int32), mode NONE for a forced final answer.
+
+    The seed depends on instance, repeat and request number alone, so that all arms get the same ones.
+    """
+    from google.genai import types
+
+    seed = (spec.seed * 1_000_003 + spec.repeat * 15_485_863 + request * 7_919) % 2**31
+    changes: dict[str, Any] = {"seed": seed}
+    if final:
+        calling = types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.NONE)
+        changes["tool_config"] = types.ToolConfig(function_calling_config=calling)
+    return _base_config(task.name).model_copy(update=changes)

@@ -1,0 +1,8 @@
+"""Recorded runs of other systems as rounds: read(paths) knows the form of a file by what is in it."""
+
+from __future__ import annotations
+
+from .base import Imported, Run
+from .read import read
+
+__all__ = ["Imported", "Run", "read"]

@@ -1,0 +1,91 @@
+"""Files to runs: gzip or not, one JSON value or one a line; each record by the first form that it has."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import chat, gemini, normalised
+from .base import Broken, Imported, Run
+
+
+def read(paths: Sequence[Path | str]) -> Imported:
+    """Return the runs of the files (of a folder: its .json, .jsonl files, also as .gz, at any depth).
+
+    What cannot be read is counted and named in the result. Raises FileNotFoundError for a path that is not there.
+    """
+    found = Imported()
+    for path in _files([Path(p) for p in paths]):
+        for place, record in _records(path, found):
+            try:
+                found.runs += _runs(record, place)
+            except Broken as error:
+                found.skip(str(error), place)
+    return found
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(p for p in path.rglob("*") if p.is_file() and set(p.suffixes) & {".json", ".jsonl"})
+        elif path.is_file():
+            yield path
+        else:
+            raise FileNotFoundError(f"no traces at {path}")
+
+
+def _records(path: Path, found: Imported) -> Iterator[tuple[str, Any]]:
+    """Yield (place, record): the lines of a file of JSON lines; else the file's value, or the values in its list."""
+    raw = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error):
+            return found.skip("not gzip", path.name)
+    try:
+        whole = json.loads(raw)
+    except ValueError:
+        return (yield from _lines(raw, path, found))
+    if isinstance(whole, list) and not _is_known(whole):
+        yield from ((f"{path.name}, item {i}", record) for i, record in enumerate(whole, 1))
+    else:
+        yield path.name, whole
+
+
+def _lines(raw: bytes, path: Path, found: Imported) -> Iterator[tuple[str, Any]]:
+    if ".json" in path.suffixes:
+        return found.skip("not JSON", path.name)
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        place = f"{path.name}, line {number}"
+        try:
+            record = json.loads(line)
+        except ValueError:
+            found.skip("not JSON", place)
+            continue
+        yield place, record
+
+
+def _is_known(record: Any) -> bool:
+    return chat.is_mine(record) or gemini.is_contents(record)
+
+
+def _runs(record: Any, place: str) -> list[Run]:
+    """Return the runs of one record; raises Broken where it has no known form, or not what its form needs."""
+    try:
+        if gemini.is_trace(record):
+            return [gemini.trace_run(record)]
+        if normalised.is_mine(record):
+            return [normalised.run(record)]
+        if gemini.is_contents(record):
+            return [gemini.contents_run(record, place)]
+        if chat.is_mine(record):
+            return list(chat.runs(record, place))
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise Broken(f"broken record ({type(error).__name__}: {error})") from None
+    raise Broken("unknown form")

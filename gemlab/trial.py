@@ -1,0 +1,83 @@
+"""What a trial is: its setting, and its state as it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .contents import Content
+from .rounds import Round
+from .tasks import Called
+
+# Outcomes and the reasons of an unfinished one.
+OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")
+REASONS = ("max_steps", "guard", "empty", "malformed")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One setting of the factors, by name.
+
+    `transport`: unary or stream. `retry`: resend (the same bytes) or rebuild (the article's mistake: on an error
+    the conversation so far is reconstructed from names and arguments). `fallback`: none, same_family(MODEL) or
+    any(MODEL).
+    """
+
+    name: str
+    history: str = "preserve"
+    pruning: str = "none"
+    guard: str = "budget"
+    transport: str = "unary"
+    retry: str = "resend"
+    fallback: str = "none"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to run: an arm on one instance of a task. `seed` makes the data and the request seeds."""
+
+    arm: Arm
+    task: str
+    model: str
+    instance: int
+    repeat: int
+    seed: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.arm.name}/{self.instance}/{self.repeat}"
+
+
+@dataclass
+class Trial:
+    """A trial as it runs: `received` holds the contents as they came (and our messages and responses).
+
+    `model`: the one asked now, another than the spec's after a fallback. `rebuilt`: how many of the contents a
+    retry has reconstructed. `question`: the newest user message.
+    """
+
+    spec: Spec
+    received: list[Content] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    called: list[Called] = field(default_factory=list)
+    question: str = ""
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    outcome: str = "failed"
+    reason: str | None = None
+    detail: str | None = None
+    answer: str | None = None
+    forced: bool = False
+    seconds: float = 0.0
+    model: str = ""
+    rebuilt: int = 0
+
+    def __post_init__(self) -> None:
+        self.model = self.model or self.spec.model
+
+
+class End(Exception):
+    """A trial is over before its answer: with this outcome, and for this reason."""
+
+    def __init__(self, outcome: str, reason: str | None = None, detail: str | None = None):
+        super().__init__(outcome)
+        self.outcome, self.reason, self.detail = outcome, reason, detail

@@ -1,0 +1,96 @@
+"""One request of a trial: what a retry that rebuilds loses, and where a fallback takes the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gemlab import asking, backends, loop, models, trials
+from gemlab import contents as wire
+from gemlab.emulator.faults import Fault
+from gemlab.emulator.scripted import Parameters
+
+pytestmark = pytest.mark.usefixtures("slept")
+
+
+def run(arm, *faults, model="gemini-3.6-flash", task="ecpm"):
+    app = backends.emulator(parameters=Parameters(0, 0, 0, 0), faults=faults)
+    (spec,) = trials.plan([{"name": "x", **arm}], task, model, 1)
+    return asyncio.run(loop.run(backends.simulated(app), spec))
+
+
+def signed(step):
+    return sum(len(wire.signatures(c)) for c in step["request"]["contents"])
+
+
+def test_a_retry_that_resends_loses_nothing():
+    trial = run({"retry": "resend"}, Fault("503", step=3))
+    assert trial.outcome == "completed" and [signed(s) for s in trial.steps] == [0, 1, 2, 3, 4]
+
+
+def test_a_retry_that_rebuilds_loses_every_signature_so_far_and_a_strict_model_refuses():
+    trial = run({"retry": "rebuild"}, Fault("503", step=3))
+    assert trial.outcome == "refused" and "missing a thought_signature" in trial.detail
+    loose = run({"retry": "rebuild"}, Fault("503", step=3), model="gemini-2.5-flash")
+    # The first two steps are rebuilt; what comes after keeps its signatures.
+    assert loose.outcome == "completed" and [signed(s) for s in loose.steps] == [0, 1, 0, 1, 2]
+
+
+def test_without_a_fault_the_ways_of_retrying_are_one():
+    assert [signed(s) for s in run({"retry": "rebuild"}).steps] == [0, 1, 2, 3, 4]
+
+
+DOWN = Fault("503", step=3, times=5, model="gemini-3.6-flash")  # as often as one request is sent
+
+
+def test_without_a_fallback_a_model_that_stays_down_fails_the_trial():
+    assert run({}, DOWN).outcome == "failed"
+
+
+def test_within_the_family_the_conversation_goes_along():
+    trial = run({"fallback": "same_family(gemini-3.5-flash-lite)"}, DOWN)
+    assert trial.outcome == "completed" and [c.name for c in trial.called].count("fetch_ecpm") == 1
+    assert [s["model"] for s in trial.steps] == ["gemini-3.6-flash"] * 3 + ["gemini-3.5-flash-lite"] * 3
+    assert signed(trial.steps[3]) == 2
+
+
+def test_out_of_the_family_a_new_conversation_begins_with_the_question():
+    trial = run({"fallback": "same_family(gemini-4-argon)"}, DOWN)
+    assert trial.outcome == "completed" and [c.name for c in trial.called].count("fetch_ecpm") == 2
+    assert len(trial.steps[3]["request"]["contents"]) == 1
+
+
+def test_any_takes_the_conversation_along_and_the_other_family_refuses_its_signatures():
+    trial = run({"fallback": "any(gemini-4-argon)"}, DOWN)
+    assert trial.outcome == "refused" and "Corrupted thought signature." in trial.detail
+    assert run({"fallback": "any(gemini-3.5-flash-lite)"}, DOWN).outcome == "completed"
+
+
+def test_a_fallback_that_fails_too_ends_the_trial():
+    trial = run({"fallback": "any(gemini-3.5-flash-lite)"}, Fault("503", step=3, times=99))
+    assert trial.outcome == "failed" and len(trial.steps) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("gemini-3.6-flash", "gemini-3.5-flash-lite", True),
+        ("gemini-3.8-flash", "gemini-3-flash-preview", True),
+        ("gemini-2.5-flash", "gemini-3.6-flash", False),
+        ("gemini-4-argon", "gemini-4-neon", True),
+    ],
+)
+def test_models_of_one_family_read_each_others_signatures(one, other, same):
+    assert models.same_issuer(one, other) is same
+
+
+@pytest.mark.parametrize("text", ["same_family", "any()", "next(gemini-3.6-flash)", ""])
+def test_broken_fallbacks_are_refused(text):
+    with pytest.raises(ValueError, match="unknown fallback"):
+        trials.arm({"name": "x", "fallback": text})
+
+
+def test_a_fallback_is_read():
+    assert asking.fallback("any(gemini-3.6-flash)") == ("any", "gemini-3.6-flash")
+    assert asking.fallback("none") == ("none", "")

@@ -1,0 +1,89 @@
+import math
+
+import pytest
+from matplotlib.colors import to_rgb
+
+from gemlab import backends, plots, pruning_plots, report, trials
+
+ARMS = [
+    {"name": "all", "guard": "off"},
+    {"name": "few", "pruning": "steps(2)", "guard": "budget"},
+    {"name": "some", "pruning": "steps(5)", "guard": "budget"},
+    {"name": "cut", "pruning": "window(4)", "guard": "off"},
+    {"name": "past", "pruning": "strip_past(steps)", "guard": "off"},
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    specs = trials.plan(ARMS, "chain(6)", "gemini-3.8-flash", 3, seed=2)
+    backend = backends.simulated()
+    traces = trials.run(specs, backend, tmp_path_factory.mktemp("run") / "t.jsonl", progress=None)
+    return report.Results("test", traces, [a["name"] for a in ARMS], backend.simulated)
+
+
+def test_the_table_has_variant_budget_and_what_came_of_it(results):
+    found = pruning_plots.table(results)
+    assert list(found.variant) == ["none", "steps", "steps", "window", "strip_past(steps)"]
+    assert [None if math.isnan(b) else b for b in found.budget] == [None, 2, 5, 4, None]
+    assert found.refused.to_dict() == {"all": 0, "few": 0, "some": 0, "cut": 1, "past": 0}
+    for arm, row in found.iterrows():
+        rows = results.of(arm)
+        assert row.completion == pytest.approx(rows.completed.mean(), abs=1e-5)
+        assert row.tokens == pytest.approx(rows.total_tokens.mean())
+
+
+def arm(completion, tokens):
+    outcomes = dict.fromkeys(("completed", "wrong", "unfinished", "refused", "failed"), 0)
+    return {
+        "trials": 10, "outcomes": outcomes, "completion_rate": completion, "completion_ci": [0, 1],
+        "tokens": {"total": 10 * tokens},
+    }  # fmt: skip
+
+
+class Made:
+    """Results with figures made up."""
+
+    def __init__(self, **arms):
+        self.arms = arms
+        self.traces = [{"arm": {"name": a, "pruning": "none"}, "outcome": "completed"} for a in arms]
+
+    def summary(self):
+        return {"arms": self.arms}
+
+
+def test_the_front_holds_what_nothing_beats():
+    made = Made(
+        cheap=arm(0.2, 100), good=arm(0.9, 500), dear=arm(0.9, 501), worse=arm(0.8, 500), between=arm(0.5, 300),
+        below=arm(0.2, 300), nothing=arm(0.0, 10), unknown=arm(None, 5), twin=arm(0.9, 500),
+    )  # fmt: skip
+    found = pruning_plots.table(made)
+    assert set(found.index[found.front]) == {"cheap", "good", "between", "twin"}
+    said = pruning_plots.reading(made)
+    assert said.index("cheap: 20% completed for 100") < said.index("between: 50%") < said.index("good: 90%")
+    assert "dear" not in said and "Refused at least once:\n\n- none" in said
+
+
+def texts(axes):
+    return [t.get_text() for t in axes.texts]
+
+
+def test_every_arm_has_its_cell_with_its_budget(results, tmp_path):
+    figure = pruning_plots.heat_maps(results)
+    refused, completed, tokens = figure.axes
+    assert [t.get_text() for t in refused.get_yticklabels()] == ["none", "steps", "window", "strip_past(steps)"]
+    assert texts(refused) == ["0%", "0%", "2", "0%", "5", "100%", "4", "0%"]
+    shown = [f"{rate:.0%}" for rate in pruning_plots.table(results).completion]
+    assert [t for t in texts(completed) if "%" in t] == shown
+    assert [t for t in texts(tokens) if len(t) > 1] == [f"{n:,.0f}" for n in pruning_plots.table(results).tokens]
+    # What is refused altogether is as dark as it gets, what never was is white.
+    colours = [patch.get_facecolor()[:3] for patch in refused.patches]
+    assert colours[3] == pytest.approx(to_rgb(plots.RED), abs=0.01) and colours[0] == (1, 1, 1)
+    assert plots.save(figure, tmp_path / "f.png").data[:4] == b"\x89PNG"
+
+
+def test_the_frontier_names_every_arm_and_says_whose_numbers_these_are(results):
+    figure = pruning_plots.frontier(results)
+    named = ", ".join(texts(figure.axes[0])).split(", ")
+    assert sorted(named) == sorted(a["name"] for a in ARMS)
+    assert "scripted model" in figure.get_supxlabel()
