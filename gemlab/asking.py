@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from . import answers, history, models, pruning, retry, tasks
+from . import contents as wire
 from .answers import Answer
 from .backends import ApiFailure, Backend, Exchange, Refused
 from .contents import Content
 from .models import Pin
+from .summaries import Summarise
 from .tasks import Task
 from .trial import End, Spec, Trial
 
@@ -25,9 +27,17 @@ async def ask(backend: Backend, trial: Trial, task: Task, final: bool = False) -
 
     Raises End where the API refuses or stays away.
     """
+    await _summarise(backend, trial, task)
+    trial.forced |= final
+    return await _answered(backend, trial, task, lambda: view(trial), final)
+
+
+async def _answered(
+    backend: Backend, trial: Trial, task: Task, contents: Callable[[], list[Content]], final: bool
+) -> Answer:
     while True:
         try:
-            return await _ask(backend, trial, task, final)
+            return await _ask(backend, trial, task, contents, final)
         except Refused as error:
             raise End("refused", None, str(error)) from None
         except ApiFailure as error:
@@ -35,12 +45,13 @@ async def ask(backend: Backend, trial: Trial, task: Task, final: bool = False) -
                 raise End("failed", None, str(error)) from None
 
 
-async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> Answer:
+async def _ask(
+    backend: Backend, trial: Trial, task: Task, contents: Callable[[], list[Content]], final: bool
+) -> Answer:
     arm, model = trial.spec.arm, trial.model
     config = _config(task, trial.spec, len(trial.steps), final)
-    trial.forced |= final
     started = time.perf_counter()
-    step: dict[str, Any] = {"contents": view(trial), "request": None, "response": None, "failures": [], "model": model}
+    step: dict[str, Any] = {"contents": contents(), "request": None, "response": None, "failures": [], "model": model}
     trial.steps.append(step)
 
     def send() -> Awaitable[Exchange]:
@@ -49,7 +60,7 @@ async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> Answe
     def again() -> None:
         if arm.retry == "rebuild":
             trial.rebuilt = len(trial.received)
-            step["contents"] = view(trial)
+            step["contents"] = contents()
 
     try:
         exchange, step["failures"] = await retry.resend(send, again)
@@ -66,11 +77,44 @@ async def _ask(backend: Backend, trial: Trial, task: Task, final: bool) -> Answe
 
 def view(trial: Trial) -> list[Content]:
     """Return the contents to send now: what was received, as the arm's strategy and pruning show it."""
-    arm = trial.spec.arm
-    received = history.closed(trial.received)
-    if trial.rebuilt:
-        received = [*history.rebuild(received[: trial.rebuilt]), *received[trial.rebuilt :]]
-    return pruning.get(arm.pruning)(history.get(arm.history)(received))
+    shown, summarise = _shown(trial), _summariser(trial)
+    if summarise:
+        return summarise.apply(shown, trial.summaries)
+    return pruning.get(trial.spec.arm.pruning)(shown)
+
+
+def _shown(trial: Trial) -> list[Content]:
+    cut = max(trial.rebuilt - trial.since, 0)
+    received = trial.received[trial.since :]
+    received = history.closed([*history.rebuild(received[:cut]), *received[cut:]])
+    return history.get(trial.spec.arm.history)(received)
+
+
+def _summariser(trial: Trial) -> Summarise | None:
+    variant, budget = pruning.parse(trial.spec.arm.pruning)
+    return Summarise(int(budget)) if variant == "summarise" else None
+
+
+def check_pruning(name: str) -> None:
+    """Raise ValueError for a text that is neither a pruning nor summarise(n)."""
+    variant, budget = pruning.parse(name)
+    if variant != "summarise":
+        pruning.get(name)
+    elif not budget.isdigit() or int(budget) < 1:
+        raise ValueError(f"summarise takes how many steps stay, at least 1: got {name!r}")
+
+
+async def _summarise(backend: Backend, trial: Trial, task: Task) -> None:
+    """Ask for a summary where the arm's pruning wants one: a request like any other, kept as a step."""
+    summarise = _summariser(trial)
+    due = summarise.request(_shown(trial), trial.summaries) if summarise else None
+    if due is None:
+        return
+    answer = await _answered(backend, trial, task, lambda: due.contents, True)
+    try:
+        trial.summaries.append(due.answered(wire.answer_text(answer.content) if answer.content else ""))
+    except ValueError as error:
+        raise End("unfinished", "empty", str(error)) from None
 
 
 # --- falling back -------------------------------------------------------------------------------------------
@@ -86,8 +130,8 @@ def _fall_back(trial: Trial, service: str) -> bool:
     if not other or trial.model == other:
         return False
     if rule == "same_family" and not models.same_issuer(trial.model, other, service):
-        trial.received = [{"role": "user", "parts": [{"text": trial.question}]}]
-        trial.rebuilt = 0
+        trial.since, trial.summaries = len(trial.received), []
+        trial.received.append({"role": "user", "parts": [{"text": trial.question}]})
     trial.model = other
     return True
 

@@ -85,6 +85,19 @@ def show(
 
 
 @app.command()
+def sweep(
+    traces: Annotated[list[str], typer.Argument(help="recorded runs: files or folders, in any form that is known")],
+    rule: Annotated[list[str] | None, typer.Option(help="rule to sweep; again for several")] = None,
+    tolerance: Annotated[float, typer.Option(help="share of healthy runs that may be stopped")] = 0.01,
+    out: Annotated[str, typer.Option(help="folder for sweep.csv and sweep.png")] = "",
+) -> None:
+    """Replay guards over recorded runs: what each threshold would catch, stop and save."""
+    from . import sweeping
+
+    print(sweeping.sweep(traces, rule or [], tolerance, out))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed

@@ -281,6 +281,17 @@ def is_error(response: Any) -> bool:
     return isinstance(response, dict) and bool(response.get("error"))
 
 
+def output(response: Any) -> Any:
+    """Return what a function gave back: the object under `output` (the API's convention) or `result` (what
+    google-genai's automatic calling sends) where it stands alone, else the whole body. A notice stays with it.
+    """
+    if not isinstance(response, dict):
+        return response
+    given = without_notice(response)
+    inner = next((given[k] for k in ("output", "result") if set(given) == {k}), None)
+    return {**inner, **{k: v for k, v in response.items() if k == NOTICE}} if isinstance(inner, dict) else response
+
+
 def without_notice(response: Any) -> Any:
     """Return a response's body without what a guard put into it."""
     if isinstance(response, dict) and NOTICE in response:

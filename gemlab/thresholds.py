@@ -189,3 +189,49 @@ def presets(runs: Sequence[Indexed], names: Sequence[str] | None = None) -> pd.D
             row |= {f"{kind} {which}": int(fired[labels == kind].sum()) for kind in ("healthy", "capped", "failing")}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+# --- for people ---------------------------------------------------------------------------------------------
+
+
+def cells(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Return one row of cells a rule and threshold; thresholds at which nothing fires any more are left out."""
+    fired = rows[["healthy_fired", "capped_fired", "failing_fired", "unlabelled_fired"]].sum(axis=1) > 0
+    return {
+        f"{r.rule} ≥ {r.threshold}": {
+            "caught": _percent(r.caught, r.caught_low, r.caught_high),
+            "capped": f"{r.capped_fired}/{r.capped}",
+            "failing": f"{r.failing_fired}/{r.failing}",
+            "healthy": f"{r.healthy_fired}/{r.healthy}",
+            "healthy stopped": _percent(r.stopped, r.stopped_low, r.stopped_high),
+            "success if fired": _percent(r.success_if_fired),
+            "calls saved": f"{r.calls_saved} ({_percent(r.calls_saved_share)})",
+            **({"tokens saved": str(r.tokens_saved)} if rows.tokens_saved.any() else {}),
+        }
+        for r in rows[fired].itertuples()
+    }
+
+
+def _percent(value: float, low: float | None = None, high: float | None = None) -> str:
+    if np.isnan(value):
+        return "–"
+    return f"{100 * value:.1f}%" + ("" if low is None else f" [{100 * low:.1f}, {100 * high:.1f}]")
+
+
+def sensitivity(fires: Fires, tolerance: float = 0.01) -> dict[str, dict[str, str]]:
+    """Return by data set, for each rule, the threshold that it would recommend alone, and what that catches."""
+    found = {}
+    for source in sources(fires):
+        rows = table(fires, source)
+        chosen = {c.rule: c for c in recommend(rows, tolerance)} if rows.healthy.any() else {}
+        found[source] = {
+            "healthy": str(rows.healthy.iloc[0]),
+            **{rule: _short(chosen.get(rule)) for rule in fires.rules},
+        }
+    return found
+
+
+def _short(choice: Choice | None) -> str:
+    if choice is None:
+        return "–"
+    return "none" if choice.threshold is None else f"≥ {choice.threshold} ({_percent(choice.caught)})"

@@ -95,11 +95,17 @@ def _signatures(contents: Sequence[dict[str, Any]]) -> Counter[bytes]:
 
 
 def _results(one: dict[str, Any]) -> dict[tuple[int, int], Any]:
-    """Return each answered call's result by (step number, call index); steps and groups run in parallel."""
+    """Return each answered call's result by (step number, call index).
+
+    Not every step's answer is in the history: a summary's is not. Those that are stand there in order.
+    """
     found = {}
     groups = [g for g in wire.groups(trace.received(one)) if g.is_step]
-    for number, group in enumerate(groups, 1):
-        for index, (_, response) in enumerate(wire.answered_calls(group)):
+    for number, step in enumerate(one["steps"], 1):
+        content = answers.of(step["response"]).content if step["response"] else None
+        if content is None or not groups or groups[0].contents[0] != content:
+            continue
+        for index, (_, response) in enumerate(wire.answered_calls(groups.pop(0))):
             if response is not None:
                 found[number, index] = wire.without_notice(response.get("response"))
     return found

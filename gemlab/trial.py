@@ -7,6 +7,7 @@ from typing import Any
 
 from .contents import Content
 from .rounds import Round
+from .summaries import Summary
 from .tasks import Called
 
 # Outcomes and the reasons of an unfinished one.
@@ -52,8 +53,9 @@ class Spec:
 class Trial:
     """A trial as it runs: `received` holds the contents as they came (and our messages and responses).
 
-    `model`: the one asked now, another than the spec's after a fallback. `rebuilt`: how many of the contents a
-    retry has reconstructed. `question`: the newest user message.
+    `model`: the one asked now, another than the spec's after a fallback. `since`: where the
+    conversation begins, after a fallback that began a new one. `rebuilt`: how many of the contents a
+    retry has reconstructed. `summaries`: the model's own, of its old steps. `question`: the newest user message.
     """
 
     spec: Spec
@@ -69,7 +71,9 @@ class Trial:
     forced: bool = False
     seconds: float = 0.0
     model: str = ""
+    since: int = 0
     rebuilt: int = 0
+    summaries: list[Summary] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.model = self.model or self.spec.model

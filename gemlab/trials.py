@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import asking, guards, history, loop, pruning, tasks, trace
+from . import asking, guards, history, loop, tasks, trace
 from .backends import Backend
 from .trial import Arm, Spec
 
@@ -36,7 +36,7 @@ def arm(value: str | dict[str, str]) -> Arm:
         raise ValueError(f"an arm has {', '.join(Arm.__dataclass_fields__)}; got {sorted(value)}")
     made = Arm(**value)
     history.get(made.history)
-    pruning.get(made.pruning)
+    asking.check_pruning(made.pruning)
     guards.get(made.guard)
     for name, known in (("transport", TRANSPORTS), ("retry", RETRIES)):
         if getattr(made, name) not in known:

@@ -8,6 +8,7 @@ step) or lose the thread (answer too early). Everything it decides goes into its
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -83,6 +84,8 @@ class ScriptedModel:
         end, answer = plan.goal(view.turns)
         missing = [i for i in range(end) if i not in belief.done]
         facts = _Facts(view.turns[0] if view.turns else "", belief.results)
+        if view.mode == "NONE" and view.turns and re.search(r"\bsummari[sz]e\b", view.turns[-1], re.IGNORECASE):
+            return _notes(plan, belief)
         if view.mode == "NONE":
             return _finish(plan, belief, None if missing else answer, facts)[0]
         choice = self._slip(view, belief)
@@ -128,6 +131,31 @@ def _finish(
         return Reply(thought=thought, text=answer(facts)), None
     except _UNUSABLE as error:
         return early, _needed(error, len(plan.steps))
+
+
+_NOTES = "Notes: "
+
+
+def _notes(plan: Plan, belief: _Belief) -> Reply:
+    """Return a summary of the work in words that this model reads back: it forgets no result."""
+    text = _NOTES + json.dumps({str(i): belief.results[i] for i in sorted(belief.results)})
+    return Reply(thought=_thought(plan, belief.done, None, "a summary was asked for."), text=text)
+
+
+def _recall(view: View, belief: _Belief) -> None:
+    """Read notes that stand in the user's texts: what they tell is done, and known without its thought."""
+    for text in view.turns:
+        start = text.find(_NOTES + "{")
+        if start < 0:
+            continue
+        try:
+            found, _ = json.JSONDecoder().raw_decode(text[start + len(_NOTES) :])
+        except ValueError:
+            continue
+        for key, results in found.items():
+            if key.isdigit() and isinstance(results, list):
+                belief.results[int(key)] = results
+                belief.done.add(int(key))
 
 
 def _needed(error: Exception, doing: int) -> int:
@@ -186,6 +214,7 @@ def _of_plan(decided: dict[str, Any] | None, steps: int) -> dict[str, Any] | Non
 def _understand(view: View, plan: Plan) -> _Belief:
     """Read the steps in order; a restored thought settles everything up to it, whatever it says."""
     belief = _Belief()
+    _recall(view, belief)
     current = len(view.turns)
     for step in view.steps:
         decided = _of_plan(_decided(step.thought), len(plan.steps))

@@ -124,7 +124,7 @@ def _steps(contents: Sequence[Content], profile: Profile) -> list[SeenStep]:
             turn += wire.opens_turn(group.contents[0])
             continue
         seen = tuple(
-            SeenCall(str(c.get("name")), c.get("args") or {}, (r or {}).get("response"))
+            SeenCall(str(c.get("name")), c.get("args") or {}, wire.output((r or {}).get("response")))
             for c, r in wire.answered_calls(group)
         )
         text = "".join(wire.answer_text(c) for c in group.contents if wire.is_model(c))

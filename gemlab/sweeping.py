@@ -1,0 +1,47 @@
+"""The command `sweep`: recorded runs in, a table in the terminal, sweep.csv and sweep.png beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import importers, replay, tables, thresholds
+from .experiment import BadInput, folder
+
+
+def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: str) -> str:
+    """Write the table and the figure into `out` (or a folder of its own) and return what to print.
+
+    Raises BadInput for unknown rules, paths that are not there, files without runs and tolerances outside 0 to 1.
+    """
+    names = list(dict.fromkeys(rules)) or list(replay.DEFAULT_RULES)
+    unknown = sorted(set(names) - set(replay.RULES))
+    if unknown:
+        raise BadInput(f"unknown rule {', '.join(unknown)}; known: {', '.join(replay.RULES)}")
+    try:
+        got = importers.read(traces)
+    except OSError as error:
+        raise BadInput(str(error)) from None
+    if not got.runs:
+        raise BadInput("; ".join(["no runs in these files", *got.notes()]))
+    fires = replay.sweep(replay.index(got.runs), {name: replay.RULES[name] for name in names})
+    rows = thresholds.table(fires)
+    try:
+        choices = thresholds.recommend(rows, tolerance)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    where = folder(out, "sweep")
+    rows.to_csv(where / "sweep.csv", index=False)
+    from . import guard_plots, plots
+
+    kind = thresholds.target(fires)
+    plots.save(guard_plots.frontier(rows, choices, kind, tolerance), where / "sweep.png")
+    found = thresholds.cells(rows)
+    parts = [
+        tables.text(found) if found else "No rule fires in any run.",
+        f"Recommended where at most {tolerance:.1%} of the healthy runs may be stopped (caught: {kind} runs):\n"
+        + "\n".join(f"  {choice}" for choice in choices),
+        "By data set alone: threshold (caught)\n" + tables.text(thresholds.sensitivity(fires, tolerance)),
+        "\n".join([replay.ASSUMPTION, *thresholds.notes(fires), *got.notes()]),
+        f"table   {where / 'sweep.csv'}\nfigure  {where / 'sweep.png'}",
+    ]
+    return "\n\n".join(parts)
