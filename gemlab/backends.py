@@ -29,6 +29,9 @@ NO_KEY = (
 )
 
 
+SCRIPTED = "scripted model: shows the instrument, not Gemini"
+
+
 class NoKey(RuntimeError):
     """The real API was asked for without a key."""
 
@@ -245,7 +248,7 @@ def simulated(app: Any = None, transport: httpx2.AsyncBaseTransport | None = Non
     if transport is None:
         transport = StreamingASGITransport(app if app is not None else emulator())
     client = _client(transport, api_key="emulator", base_url="http://emulator")
-    return Backend("sim", client, DEVELOPER, "scripted model: shows the instrument, not Gemini")
+    return Backend("sim", client, DEVELOPER, SCRIPTED)
 
 
 def emulator(model: str = "scripted", parameters: Any = None, **options: Any) -> Any:

@@ -44,7 +44,8 @@ def run(
     where = batch.run(chosen, parameters, out)
     summary = json.loads((where / "summary.json").read_text("utf-8"))
     print(f"\n{tables.text(tables.arms(summary))}\n", *summary["notes"], sep="\n")
-    print(f"\nreport   {where / 'report.html'}\nsummary  {where / 'summary.json'}\ntraces   {where / 'trials.jsonl'}")
+    traces = "\n         ".join(str(path) for path in sorted(where.rglob("*.jsonl")))
+    print(f"\nreport   {where / 'report.html'}\nsummary  {where / 'summary.json'}\ntraces   {traces}")
 
 
 @app.command()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette; outcomes keep their colour in every figure.
 BLUE, ORANGE, GREEN, RED, GREY, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8A8A8A", "#56B4E9"
 OUTCOME_COLOURS = dict(zip(OUTCOMES, (BLUE, ORANGE, SKY, RED, GREY), strict=True))
-_INK, _FAINT = "#222222", "#D9D9D9"
+INK, _FAINT = "#222222", "#D9D9D9"
 STYLE: dict[str, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
@@ -30,11 +30,11 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
-    "axes.edgecolor": _INK,
+    "axes.edgecolor": INK,
     "ytick.left": False,
-    "xtick.color": _INK,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
+    "xtick.color": INK,
+    "text.color": INK,
+    "axes.labelcolor": INK,
     "svg.hashsalt": "gemlab",
     "savefig.dpi": 150,
 }
@@ -75,7 +75,7 @@ def _dots(axes: Axes, summary: dict[str, Any], value: str, ci: str, show: Any) -
         colour = RED if _refused(summary[arm]) else BLUE if y == 0 else ORANGE
         axes.plot(span, [y, y], color=colour, linewidth=2, solid_capstyle="round")
         axes.plot([one], [y], "o", color=colour, markersize=7)
-        axes.annotate(show(one), (one, y), (0, 8), textcoords="offset points", ha="center", color=_INK)
+        axes.annotate(show(one), (one, y), (0, 8), textcoords="offset points", ha="center", color=INK)
 
 
 def _refused(arm: dict[str, Any]) -> bool:
@@ -98,7 +98,7 @@ def outcomes(results: Results) -> Figure:
                 if share > 0.04:
                     light = outcome in ("wrong", "unfinished")
                     axes.text(
-                        start + share / 2, y, str(count), ha="center", va="center", color=_INK if light else "white"
+                        start + share / 2, y, str(count), ha="center", va="center", color=INK if light else "white"
                     )
                 start += share
         axes.set(ylim=(len(results.arms) - 0.5, -0.6), xlim=(0, 1), title="Outcomes (trials)")
@@ -126,7 +126,7 @@ def differences(results: Results) -> Figure:
 
 
 def _forest(axes: Axes, made: Sequence[dict[str, Any]], scale: float, refused: set[str]) -> None:
-    axes.axvline(0, color=_INK, linewidth=0.8)
+    axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_ylim(max(len(made), 1) - 0.4, -0.7)
     axes.set_yticks(range(len(made)), [c["arm"] for c in made])
     if not made:
@@ -190,7 +190,7 @@ def save(figure: Figure, path: Path) -> Image:
     return Image(data=path.read_bytes(), width=round(100 * figure.get_figwidth()))
 
 
-CALL_COLOURS = {"new": BLUE, "repeated": ORANGE, "failed": RED, "blocked": _INK, "open": GREY}
+CALL_COLOURS = {"new": BLUE, "repeated": ORANGE, "failed": RED, "blocked": INK, "open": GREY}
 
 
 def timeline(one: dict[str, Any]) -> Figure:

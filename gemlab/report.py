@@ -194,7 +194,8 @@ def _pin(rows: pd.DataFrame) -> str:
     known = rows.pin.dropna()
     if len(known) < len(rows):
         return "unknown"
-    return "match" if known.all() else f"differs: {', '.join(sorted(set(rows.served.dropna())))}"
+    served = {model for names in rows.served.dropna() for model in names.split(", ")}
+    return "match" if known.all() else f"differs: {', '.join(sorted(served))}"
 
 
 def _json(value: Any) -> Any:

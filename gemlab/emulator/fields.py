@@ -68,7 +68,11 @@ _MESSAGES = {
     "FunctionResponse": """
         id:string name:string parts:*FunctionResponsePart response:struct scheduling:string willContinue:bool
     """,
-    "FunctionResponsePart": "fileData:FileData inlineData:Blob",
+    "FunctionResponsePart": """
+        audioMetadata:=AudioMetadata documentMetadata:=DocumentMetadata fileData:FileData inlineData:Blob
+        mediaProcessing:=MediaProcessing mediaResolution:=MediaResolution spreadsheetMetadata:=SpreadsheetMetadata
+        videoMetadata:=VideoMetadata
+    """,
     "Blob": "data:string displayName:string mimeType:string",
     "FileData": "displayName:string fileUri:string mimeType:string",
     "Tool": """

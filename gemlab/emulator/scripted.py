@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .. import contents as wire
+from . import notices
 from .view import Model, Reply, SeenStep, View
 
 
@@ -23,8 +24,10 @@ class Parameters:
 
     `repeat`: repeat the newest step although its thought is known. `quit`: answer too early although the
     thread is known. `doubt`: repeat one of the steps whose thought is lost, added to `repeat` while any is.
-    `lose_thread`: answer too early because thoughts are lost, added to `quit` in the same way. `heed`: share of
-    repeats that a guard's notice in the newest response prevents. Defaults: experiments/calibrate.py.
+    `lose_thread`: answer too early because thoughts are lost, added to `quit` in the same way. `loop`: proneness
+    to loops: once the newest two steps were the same calls with the same results, make them again. `heed`: share
+    of repeats, and of further tries at a step that is not done, that a guard's notice prevents; a notice stands
+    in the newest response or is a user text right after it. Defaults: experiments/calibrate.py; nothing loops.
     """
 
     repeat: float = 0.0660
@@ -32,6 +35,7 @@ class Parameters:
     doubt: float = 0.2364
     lose_thread: float = 0.0770
     heed: float = 0.8
+    loop: float = 0.0
 
 
 class PlanStep(Protocol):
@@ -81,7 +85,7 @@ class ScriptedModel:
         if plan is None:
             return Reply(thought="None of these tools is known.", text="I have no plan for these tools.")
         belief = _understand(view, plan)
-        end, answer = plan.goal(view.turns)
+        end, answer = plan.goal(notices.questions(view))
         missing = [i for i in range(end) if i not in belief.done]
         facts = _Facts(view.turns[0] if view.turns else "", belief.results)
         if view.mode == "NONE" and view.turns and re.search(r"\bsummari[sz]e\b", view.turns[-1], re.IGNORECASE):
@@ -104,13 +108,17 @@ class ScriptedModel:
             return None
         p, lost = self.parameters, bool(belief.lost)
         repeat = p.repeat + p.doubt * lost
-        if any(_noticed(c.response) for c in view.steps[-1].calls):
+        loops = p.loop > repeat and notices.same_again(view)
+        repeat = p.loop if loops else repeat
+        if notices.is_noticed(view):
             repeat *= 1 - p.heed
+            if belief.newest not in belief.done and view.rng("heed").random() < p.heed:
+                return _EARLY
         leave = p.quit + p.lose_thread * lost
         rng = view.rng("slip")
         draw = rng.random()
         if draw < repeat:
-            return rng.choice(sorted(set(belief.lost))) if lost else belief.newest
+            return rng.choice(sorted(set(belief.lost))) if belief.lost and not loops else belief.newest
         return _EARLY if draw < repeat + leave else None
 
 
@@ -219,15 +227,18 @@ def _understand(view: View, plan: Plan) -> _Belief:
     for step in view.steps:
         decided = _of_plan(_decided(step.thought), len(plan.steps))
         at = _locate(view, plan, belief, step)
+        enough = False
         if at is not None and step.calls and all(_good(c.response) for c in step.calls):
             belief.results[at] = [c.response for c in step.calls]
-            belief.done |= {at} if _placed(plan, step) is None else set(range(at + 1))
             belief.lost.append(at)
+            enough = _is_enough(view, plan, belief, at)
+        if enough:
+            belief.done |= {at} if _placed(plan, step) is None else set(range(at + 1))
         if at is not None:
             belief.newest = at
         if decided is not None:
             known = set(decided["done"]) | ({decided["doing"]} if decided.get("doing") is not None else set())
-            failed = at is not None and not all(_good(c.response) for c in step.calls)
+            failed = at is not None and not enough
             belief.done = known - ({at} if failed and at not in decided["done"] else set())
             belief.lost = []
             belief.newest = decided["doing"] if decided.get("doing") is not None else belief.newest
@@ -266,5 +277,10 @@ def _good(response: Any) -> bool:
     return isinstance(response, dict) and not wire.is_error(response)
 
 
-def _noticed(response: Any) -> bool:
-    return isinstance(response, dict) and wire.NOTICE in response
+def _is_enough(view: View, plan: Plan, belief: _Belief, at: int) -> bool:
+    """Tell whether the newest results end the plan's step: a job that still runs has to be asked for again."""
+    until = getattr(plan.steps[at], "until", None)
+    try:
+        return until is None or until(_Facts(view.turns[0] if view.turns else "", belief.results))
+    except _UNUSABLE:
+        return False

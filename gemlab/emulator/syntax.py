@@ -72,10 +72,10 @@ def number(text: str) -> int | float | None:
 
 
 def _integer(literal: str) -> int | float:
-    if len(literal) < 19:
-        return int(literal)
-    value = _double(literal)
-    return int(literal) if -(2**63) <= value < 2**64 and -(2**63) <= int(literal) < 2**64 else value
+    if len(literal) > 20:
+        return _double(literal)
+    value = int(literal)
+    return value if -(2**63) <= value < 2**64 else float(value)
 
 
 def _double(literal: str) -> float:

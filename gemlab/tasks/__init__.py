@@ -8,10 +8,11 @@ __all__ = ["Called", "Facts", "Instance", "Plan", "PlanStep", "Task", "get", "na
 
 
 def _all() -> dict[str, Task]:
-    from . import chain, ecpm, search
+    from . import chain, dead_end, ecpm, flaky, paging, polling, search
 
     chains = chain.task(20), chain.task(20, turns=4)
-    return {task.name: task for task in (ecpm.TASK, ecpm.TWO_TURNS, search.TASK, *chains)}
+    looping = dead_end.TASK, flaky.TASK, polling.TASK, paging.TASK
+    return {task.name: task for task in (ecpm.TASK, ecpm.TWO_TURNS, search.TASK, *chains, *looping)}
 
 
 def names() -> list[str]:

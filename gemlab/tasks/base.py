@@ -44,13 +44,13 @@ class Facts:
 class PlanStep:
     """One step: the tool, its reason in words, and the arguments of its calls (several: in parallel).
 
-    `until`: what the results have to be for the step to be done (polling, paging); None: any good result will do.
+    `until`: whether the step is done by its newest results (polling, paging); None: any good result will do.
     """
 
     tool: str
     why: str
     args: Callable[[Facts], list[dict[str, Any]]]
-    until: Callable[[Sequence[dict[str, Any]]], bool] | None = None
+    until: Callable[[Facts], bool] | None = None
 
 
 @dataclass(frozen=True)
