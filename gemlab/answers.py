@@ -1,4 +1,4 @@
-"""Reading responses: one body, or a stream folded into what an unary answer would have been."""
+"""Reading responses: one body, a stream folded into what an unary answer would have been, or an interaction."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import contents as wire
+from . import interaction_steps
 from .contents import Content, Part
 
 
@@ -22,7 +23,9 @@ class Answer:
 
 
 def read(body: dict[str, Any]) -> Answer:
-    """Read one response body; a body without candidates gives content None."""
+    """Read one response body, an interaction too; a body without candidates gives content None."""
+    if body.get("object") == "interaction" or "steps" in body:
+        return _interaction(body)
     candidate = (body.get("candidates") or [{}])[0]
     content = candidate.get("content")
     return Answer(
@@ -31,6 +34,29 @@ def read(body: dict[str, Any]) -> Answer:
         served=body.get("modelVersion"),
         usage=body.get("usageMetadata") or {},
         message=candidate.get("finishMessage"),
+    )
+
+
+_FINISHED = {"completed": "STOP", "requires_action": "STOP", "incomplete": "MAX_TOKENS"}
+_USAGE = {
+    "total_input_tokens": "promptTokenCount", "total_cached_tokens": "cachedContentTokenCount",
+    "total_output_tokens": "candidatesTokenCount", "total_thought_tokens": "thoughtsTokenCount",
+    "total_tool_use_tokens": "toolUsePromptTokenCount", "total_tokens": "totalTokenCount",
+}  # fmt: skip
+
+
+def _interaction(body: dict[str, Any]) -> Answer:
+    """Read an interaction; who served it is unknown, as its `model` is the one that was asked for (inferred)."""
+    made = interaction_steps.contents(s for s in body.get("steps") or [] if s.get("type") != "user_input")
+    error = (body.get("errors") or [{}])[0]
+    status = str(body.get("status"))
+    usage = body.get("usage") or {}
+    return Answer(
+        content=next((c for c in made if wire.is_model(c)), None),
+        finish_reason=_FINISHED.get(status) or str(error.get("code") or status).upper(),
+        served=None,
+        usage={to: usage[name] for name, to in _USAGE.items() if name in usage},
+        message=error.get("message"),
     )
 
 

@@ -193,6 +193,31 @@ class Backend:
         return _exchange(taken, stream)
 
 
+    async def interact(self, request: dict[str, Any]) -> Exchange:
+        """Create one interaction (Interactions API). `request`: its body, whose `input` goes out as it is.
+
+        Raises Refused, Rejected or Unavailable.
+        """
+        from google.genai import _interactions_errors as errors
+
+        settings = {**request, "input": "", "extra_body": {"input": request["input"]}}
+        taken = _Taken()
+        token = _taken.set(taken)
+        try:
+            await self.client.aio.interactions.create(**settings, automatic_continuation=False)
+        except errors.APIConnectionError as error:
+            raise Unavailable(None, {}, _sent(taken), type(error.__cause__ or error).__name__) from None
+        except errors.APIError as error:
+            body = error.body if isinstance(error.body, dict) else {}
+            if (error.status_code or 0) >= 400:
+                raise _kind(error.status_code, body)(error.status_code, body, _sent(taken)) from None
+            if not taken.response:
+                raise Unavailable(None, {}, _sent(taken), "unreadable answer") from None
+        finally:
+            _taken.reset(token)
+        return _exchange(taken, False)
+
+
 def _kind(code: int, body: dict[str, Any]) -> type[ApiFailure]:
     if code == 429 or code >= 500:
         return Unavailable
@@ -297,5 +322,8 @@ def _client(transport: httpx2.AsyncBaseTransport, base_url: str | None, **option
     from google import genai
     from google.genai import types
 
-    http = types.HttpOptions(base_url=base_url, async_client_args={"transport": Recorder(transport)})
+    # One attempt: by default the SDK would send an interaction again by itself, unseen, and never obey RetryInfo.
+    once = types.HttpRetryOptions(attempts=1)
+    transports = {"transport": Recorder(transport)}
+    http = types.HttpOptions(base_url=base_url, async_client_args=transports, retry_options=once)
     return genai.Client(http_options=http, **options)

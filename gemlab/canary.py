@@ -113,3 +113,30 @@ def watch(
 def summary(alarms: Sequence[Alarm]) -> list[dict[str, Any]]:
     """Return the looks as JSON values."""
     return [{"runs": a.runs, "p": float(f"{a.p:.6g}"), "watched": a.watched, "raised": bool(a.raised)} for a in alarms]
+
+
+def study(
+    baseline: pd.DataFrame,
+    streams: dict[str, pd.DataFrame],
+    looks: Sequence[int],
+    alpha: float,
+    repetitions: int,
+    seed: int,
+) -> pd.DataFrame:
+    """Return, by stream and look, the share of repetitions that have raised the alarm by then, with intervals.
+
+    A repetition takes half of the baseline's runs and the stream's runs in a new random order.
+    """
+    import pandas as pd
+
+    rng, rows = np.random.default_rng(seed), []
+    for name, runs in streams.items():
+        until = []
+        for _ in range(repetitions):
+            before = baseline.iloc[rng.permutation(len(baseline))[: len(baseline) // 2]]
+            until.append(watch(before, runs.iloc[rng.permutation(len(runs))], looks, alpha)[1])
+        for n in looks:
+            raised = sum(u is not None and u <= n for u in until)
+            low, high = stats.wilson(raised, repetitions)
+            rows.append({"stream": name, "runs": n, "alarmed": raised / repetitions, "low": low, "high": high})
+    return pd.DataFrame(rows)

@@ -245,10 +245,12 @@ class EmptyAnswer(Watch):
 class Guards:
     """Several guards as one: of their verdicts on a call the strongest counts, the first among equals.
 
-    Raises ValueError for a threshold, or a last rung, that the turn budget keeps from ever being reached.
+    `declared`: whether they hear what tools declare about their calls. Raises ValueError for a threshold, or a
+    last rung, that the turn budget keeps from ever being reached.
     """
 
     members: tuple[Guard, ...] = field(default_factory=tuple)
+    declared: bool = True
 
     def __post_init__(self) -> None:
         budget = min((g.limit for g in self.members if isinstance(g, TurnBudget)), default=math.inf)
@@ -288,8 +290,8 @@ _STRENGTH = {"nudge": 0, "block": 1, "finish": 2, "stop": 3}
 
 def get(name: str) -> Guards:
     """Return a preset by name; raises ValueError that names the known ones."""
-    from .presets import PRESETS
+    from .presets import DEAF, PRESETS
 
     if name not in PRESETS:
         raise ValueError(f"unknown guard preset {name!r}; known: {', '.join(PRESETS)}")
-    return Guards(PRESETS[name])
+    return Guards(PRESETS[name], declared=name not in DEAF)

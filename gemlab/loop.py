@@ -60,7 +60,7 @@ async def _turn(backend: Backend, trial: Trial, task: Task, functions: Mapping[s
         trial.received.append(answer.content)
         if not made:
             return wire.answer_text(answer.content)
-        finish = _run_calls(trial, answer, functions, watch, task.identities)
+        finish = _run_calls(trial, answer, functions, watch, task.identities if watch.declared else {})
 
 
 def _emptiness(answer: Answer, made: list[dict]) -> str:

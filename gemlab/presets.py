@@ -9,6 +9,8 @@ from __future__ import annotations
 from .guards import Cycle, EmptyAnswer, RepeatedCall, RepeatedError, ResultStall, TurnBudget
 from .ladder import STOP, Guard, Ladder
 
+# The article's rules and those of known systems hear nothing of what tools declare.
+DEAF = frozenset({"article", "args_4", "args_5", "consecutive_3", "period_5", "pairs_4_in_20"})
 _TEXT = Ladder(place="user_text")
 PRESETS: dict[str, tuple[Guard, ...]] = {
     "off": (),

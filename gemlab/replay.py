@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,8 +65,8 @@ def label(run: Run) -> str:
     return "healthy" if run.success else "capped" if run.end in _CAPS else "failing"
 
 
-def index(runs: Iterable[Run]) -> list[Indexed]:
-    """Fingerprint every round once."""
+def index(runs: Iterable[Run], declared: bool = True) -> list[Indexed]:
+    """Fingerprint every round once; `declared`: by what tools declare about their calls, where that is known."""
     numbers: dict[Hashable, int] = {}
 
     def number(value: Hashable | None) -> int | None:
@@ -84,7 +84,8 @@ def index(runs: Iterable[Run]) -> list[Indexed]:
         rounds = [r for turn in run.turns for r in turn]
         calls = np.cumsum([len(r.calls) for r in rounds]).tolist()
         tokens = np.cumsum([r.prompt_tokens + r.output_tokens for r in rounds]).tolist()
-        turns = tuple(tuple(small(r.seen) for r in turn) for turn in run.turns)
+        heard = (turn if declared else [replace(r, identities={}) for r in turn] for turn in run.turns)
+        turns = tuple(tuple(small(r.seen) for r in turn) for turn in heard)
         made.append(Indexed(run.id, run.source, label(run), turns, tuple(calls), tuple(tokens)))
     return made
 

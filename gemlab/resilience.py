@@ -33,7 +33,7 @@ def run(
     An arm is named "trouble: arm" and has a file of its own. The faults are drawn by `seed` from what a request says,
     so all arms meet the same ones as long as they say the same. Raises ValueError for a fault of no known form.
     """
-    traces = []
+    jobs = []
     for trouble, tables in troubles.items():
         struck = [faults.fault(table) for table in tables]
         print(f"{trouble}: {', '.join(f.kind for f in struck) or 'no faults'}")
@@ -41,9 +41,8 @@ def run(
             # A fault's time is counted by request, and arms may send equal ones: each needs a server of its own.
             api = backends.simulated(backends.emulator(faults=struck, seed=seed))
             named = [replace(s, arm=replace(arm, name=f"{trouble}: {arm.name}")) for s in specs if s.arm == arm]
-            path = folder / "traces" / f"{_file_name(f'{trouble} {arm.name}')}.jsonl"
-            traces += trials.run(named, api, path, concurrency=_TOGETHER, progress=None)
-    return traces
+            jobs.append((named, api, folder / "traces" / f"{_file_name(f'{trouble} {arm.name}')}.jsonl"))
+    return trials.run_all(jobs, _TOGETHER)
 
 
 def _file_name(text: str) -> str:

@@ -73,7 +73,8 @@ def _profiles(profiles: Sequence[str]) -> tuple[dict[str, str] | None, dict[str,
 
 
 def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
+    # The protocol is named, as asyncio sends small pieces at once (no Nagle) only on sockets that say TCP.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from . import stats
-from .replay import NEVER, Fires, Indexed, first_fires
-from .replay import index as index_runs
+from .importers.base import Run
+from .ladder import Watch
+from .presets import DEAF, PRESETS
+from .replay import NEVER, Fires, Indexed, first_fires, index
 
 ALL = "all"
 _LABELS = ("healthy", "capped", "failing", "unlabelled")
-
-__all__ = ["ALL", "Choice", "flips", "frontier", "index_runs", "notes", "presets", "recommend", "table", "target"]
 
 
 def _chosen(fires: Fires, source: str) -> np.ndarray:
@@ -171,24 +171,27 @@ def notes(fires: Fires) -> list[str]:
 # --- whole presets ------------------------------------------------------------------------------------------
 
 
-def presets(runs: Sequence[Indexed], names: Sequence[str] | None = None) -> pd.DataFrame:
+def presets(runs: Sequence[Run], names: Sequence[str] | None = None) -> pd.DataFrame:
     """Return one row a preset: the runs in which any of its guards says anything, and in which its detectors do.
 
     Budgets count in `any` alone: a budget is no detector.
     """
-    from .presets import PRESETS
-
+    heard, deaf = index(runs), index(runs, declared=False)
+    labels = np.array([run.label for run in heard])
     rows = []
     for name in names or PRESETS:
-        members = PRESETS[name]
-        budgets = [g for g in members if g.reason == "max_steps"]
+        indexed = deaf if name in DEAF else heard
         row: dict[str, object] = {"preset": name}
-        for which, group in (("any", members), ("detectors", [g for g in members if g not in budgets])):
-            fired = np.array([any(first_fires(r.turns, g, [g.limit])[0] != NEVER for g in group) for r in runs], bool)
-            labels = np.array([r.label for r in runs])
+        for which in ("any", "detectors"):
+            members = [g for g in PRESETS[name] if which == "any" or g.reason != "max_steps"]
+            fired = np.array([_says_anything(run, members) for run in indexed], bool)
             row |= {f"{kind} {which}": int(fired[labels == kind].sum()) for kind in ("healthy", "capped", "failing")}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _says_anything(run: Indexed, members: Sequence[Watch]) -> bool:
+    return any(first_fires(run.turns, guard, [guard.limit])[0] != NEVER for guard in members)
 
 
 # --- for people ---------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import contents as wire
+from . import interaction_steps
 from .trial import Trial
 
 VERSION = 1
@@ -71,13 +72,17 @@ def pack(trial: Trial, backend: str) -> dict[str, Any]:
 
 def _step(step: dict[str, Any], pool: _Pool, config: dict[str, Any]) -> dict[str, Any]:
     sent = step["request"] or {}
-    settings = {k: v for k, v in sent.items() if k != "contents"}
+    settings = {k: v for k, v in sent.items() if k not in ("contents", "input")}
     if not config:
         config.update(settings)
     changed = {k: v for k, v in settings.items() if config.get(k) != v}
+    contents, given = sent.get("contents", step["contents"]), {}
+    if "input" in sent:  # an interaction: its steps as sent, and the contents that they stand for
+        contents, given = interaction_steps.contents_of(sent), {"input": [pool.index(s) for s in sent["input"]]}
     return {
         # What the wire carried; where nothing was answered, what was handed to the client.
-        "contents": [pool.index(c) for c in sent.get("contents", step["contents"])],
+        "contents": [pool.index(c) for c in contents],
+        **given,
         "changed": changed,
         "model": step.get("model"),
         "response": step["response"],
@@ -90,8 +95,9 @@ def _step(step: dict[str, Any], pool: _Pool, config: dict[str, Any]) -> dict[str
 def requests(trace: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield each request body of a trace as it was sent."""
     for step in trace["steps"]:
-        contents = [trace["contents"][i] for i in step["contents"]]
-        yield {**trace["config"], **step["changed"], "contents": contents}
+        carried = "input" if "input" in step else "contents"
+        held = [trace["contents"][i] for i in step[carried]]
+        yield {**trace["config"], **step["changed"], carried: held}
 
 
 def received(trace: dict[str, Any]) -> list[dict[str, Any]]:

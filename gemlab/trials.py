@@ -89,6 +89,18 @@ def run(
     return _outside_of_loops(run_async(specs, backend, path, concurrency, progress))
 
 
+def run_all(jobs: Sequence[tuple[Sequence[Spec], Backend, Path]], concurrency: int) -> list[dict[str, Any]]:
+    """Run several lists of trials at the same time, each on its backend and into its file; return all traces.
+
+    For trials that mostly wait: `concurrency` is each list's own.
+    """
+
+    async def together() -> list[list[dict[str, Any]]]:
+        return await asyncio.gather(*(run_async(*job, concurrency, None) for job in jobs))
+
+    return [one for traces in _outside_of_loops(together()) for one in traces]
+
+
 async def run_async(
     specs: Sequence[Spec],
     backend: Backend,

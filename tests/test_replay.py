@@ -249,12 +249,20 @@ def test_the_runs_that_flip_between_two_thresholds():
 
 
 def test_presets_are_compared_by_what_they_say_of_recorded_runs():
-    rows = thresholds.presets(replay.index(SMALL)).set_index("preset")
+    rows = thresholds.presets(SMALL).set_index("preset")
     assert rows.loc["off"].sum() == 0
     assert tuple(rows.loc["article", ["healthy any", "capped any", "failing any"]]) == (2, 2, 0)
     assert tuple(rows.loc["default", ["healthy any", "capped any", "failing any"]]) == (1, 2, 0)
     assert tuple(rows.loc["args_5", ["healthy any", "capped any"]]) == (0, 2)
     assert tuple(rows.loc["cap_10", ["capped any", "capped detectors"]]) == (0, 0)
+
+
+def test_presets_of_known_systems_hear_no_declarations():
+    declared = {"get": Identity(polling=True)}
+    turn = tuple(Round((("get", {}),), ("x",), identities=declared) for _ in range(5))
+    rows = thresholds.presets([Run("p", "s", "m", True, None, (turn,))]).set_index("preset")
+    assert rows.loc["article", "healthy any"] == rows.loc["args_4", "healthy any"] == 1
+    assert rows.loc["default", "healthy any"] == 0
 
 
 def test_notes_name_sets_whose_successes_are_short_and_runs_without_outcome():

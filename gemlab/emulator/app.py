@@ -1,4 +1,4 @@
-"""The ASGI app: Google's routes for generateContent and streamGenerateContent, in-process or behind a server."""
+"""The ASGI app: Google's routes for generateContent, its stream and interactions, in-process or behind a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from .. import models, rules
 from ..models import DEVELOPER, VERTEX, Profile
-from . import catalogue, errors, faults, forms, shape, signatures, usage
+from . import catalogue, errors, faults, forms, interactions, shape, signatures, usage
 from .errors import ApiError
 from .faults import Fault, Faults
 from .view import Model, Reply, View, read
@@ -46,6 +46,8 @@ def create_app(
                 methods=_POST,
             ),
             Route(f"/{{version}}/{publishers}/{{call:path}}", emulator.vertex, methods=_POST),
+            *(Route(f"/{{version}}{p}/interactions", emulator.interact, methods=_POST) for p in _PARENTS),
+            *(Route(f"/{{version}}{p}/interactions/{{id}}", emulator.interaction, methods=["GET"]) for p in _PARENTS),
             Route("/{version}/models", emulator.list, methods=["GET"]),
             Route("/{version}/models/{call:path}", emulator.get, methods=["GET"]),
             Route("/{version}/models/{call:path}", emulator.developer, methods=["POST"]),
@@ -55,6 +57,7 @@ def create_app(
 
 
 _POST = ["POST"]
+_PARENTS = ("", "/projects/{p}/locations/{l}")
 _ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _VERSIONS = ("v1", "v1beta", "v1beta1")
 _METHODS = ("generateContent", "streamGenerateContent", "countTokens")
@@ -73,6 +76,7 @@ async def _unknown_route(request: Request) -> Response:
 class _Emulator:
     def __init__(self, model: Model, routes: dict[str, str], switches: dict[str, str], faults: Faults):
         self.model, self.routes, self.switches, self.faults = model, routes, switches, faults
+        self.interactions = interactions.Interactions()
 
     async def developer(self, request: Request) -> Response:
         return await self._serve(request, DEVELOPER)
@@ -93,6 +97,27 @@ class _Emulator:
             return _json(catalogue.card(name))
         except ApiError as error:
             return _json(error.body(), error.code)
+
+    async def interact(self, request: Request) -> Response:
+        """Create an interaction: read as the generateContent request that it stands for, and answered as one."""
+        version, service = request.path_params["version"], VERTEX if "p" in request.path_params else DEVELOPER
+        if version not in _VERSIONS:
+            return await _unknown_route(request)
+        try:
+            raw = await request.body()
+            asked = self.interactions.read(raw)
+            profile = self._profile(asked.model, version, "createInteraction", service)
+            fault = self.faults.choose(raw, asked.body, profile.model, False)
+            (answer,) = await self._answer(asked.body, profile, fault, False)
+            return _json(self.interactions.answer(asked, answer))
+        except ApiError as error:
+            return _json(interactions.error_body(error), error.code)
+
+    async def interaction(self, request: Request) -> Response:
+        try:
+            return _json(self.interactions.get(request.path_params["id"]))
+        except ApiError as error:
+            return _json(interactions.error_body(error), error.code)
 
     async def _serve(self, request: Request, service: str) -> Response:
         version, call = request.path_params["version"], request.path_params["call"]

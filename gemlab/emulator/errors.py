@@ -30,7 +30,9 @@ MOST_LISTED = 100
 
 
 class ApiError(Exception):
-    """An answer other than 200."""
+    """An answer other than 200; `rule` names the rule of a history that was broken, if one was."""
+
+    rule = ""
 
     def __init__(self, code: int, message: str, details: Sequence[dict[str, Any]] = ()):
         super().__init__(message)
@@ -42,6 +44,10 @@ class ApiError(Exception):
         if self.details:
             error["details"] = self.details
         return {"error": error}
+
+
+class UnknownModel(ApiError):
+    """The 404 for a model."""
 
 
 def exhausted(model: str, seconds: float) -> ApiError:
@@ -87,7 +93,12 @@ def bad_request(violations: Sequence[tuple[str, str]]) -> ApiError:
 
 def refused(findings: Sequence[Finding]) -> ApiError:
     """Return the 400 for findings of `rules.refusal`."""
-    findings = findings[:MOST_LISTED]
+    error = _refused(findings[:MOST_LISTED])
+    error.rule = findings[0].rule
+    return error
+
+
+def _refused(findings: Sequence[Finding]) -> ApiError:
     if findings[0].rule in ("base64", "inside_call"):
         fields = {"base64": "{}.thought_signature", "inside_call": "{}.function_call"}
         return bad_request([(fields[f.rule].format(f.where), f.message) for f in findings])
@@ -98,7 +109,7 @@ def refused(findings: Sequence[Finding]) -> ApiError:
 
 def not_found(model: str, version: str, method: str) -> ApiError:
     """Return the 404 for a model that is unknown, or unknown under this API version."""
-    return ApiError(
+    return UnknownModel(
         404,
         f"models/{model} is not found for API version {version}, or is not supported for {method}. "
         "Call ModelService.ListModels to see the list of available models and their supported methods.",
