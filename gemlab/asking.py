@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from . import answers, history, models, pruning, retry, tasks
+from . import answers, history, interacting, interaction_steps, models, pruning, retry, tasks
 from . import contents as wire
 from .answers import Answer
 from .backends import ApiFailure, Backend, Exchange, Refused
@@ -51,10 +51,14 @@ async def _ask(
     arm, model = trial.spec.arm, trial.model
     config = _config(task, trial.spec, len(trial.steps), final)
     started = time.perf_counter()
-    step: dict[str, Any] = {"contents": contents(), "request": None, "response": None, "failures": [], "model": model}
+    interaction = interacting.body(trial, config) if arm.history in interacting.NAMES else None
+    held = contents() if interaction is None else interaction_steps.contents_of(interaction)
+    step: dict[str, Any] = {"contents": held, "request": None, "response": None, "failures": [], "model": model}
     trial.steps.append(step)
 
     def send() -> Awaitable[Exchange]:
+        if interaction is not None:
+            return backend.interact(interaction)
         return backend.send(model, step["contents"], config, arm.transport == "stream")
 
     def again() -> None:

@@ -192,7 +192,6 @@ class Backend:
             _taken.reset(token)
         return _exchange(taken, stream)
 
-
     async def interact(self, request: dict[str, Any]) -> Exchange:
         """Create one interaction (Interactions API). `request`: its body, whose `input` goes out as it is.
 
@@ -213,6 +212,9 @@ class Backend:
                 raise _kind(error.status_code, body)(error.status_code, body, _sent(taken)) from None
             if not taken.response:
                 raise Unavailable(None, {}, _sent(taken), "unreadable answer") from None
+        except ValueError as error:  # the SDK cannot read the answer: what came over the wire counts
+            if not taken.response:
+                raise Rejected(None, {}, None, f"{type(error).__name__}: {error}") from None
         finally:
             _taken.reset(token)
         return _exchange(taken, False)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats as scipy_stats
 
-from . import metrics, stats, trace
+from . import backends, metrics, stats, trace, trials
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,3 +140,48 @@ def study(
             low, high = stats.wilson(raised, repetitions)
             rows.append({"stream": name, "runs": n, "alarmed": raised / repetitions, "low": low, "high": high})
     return pd.DataFrame(rows)
+
+
+def days(
+    model: str, changed: str, task: str, runs: int, seed: int, folder: Path, baseline_file: str, today_file: str
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the rows of a baseline, of a day without a change, and of a day on which `changed` serves.
+
+    From files where they are named (the day without a change is then the baseline itself), else from the
+    scripted model.
+    """
+    if baseline_file or today_file:
+        baseline, today = load(Path(baseline_file)), load(Path(today_file))
+        return baseline, baseline, today
+    routes = [None, None, {model: changed}]
+    jobs = []
+    for day, route in enumerate(routes):
+        api = backends.simulated(backends.emulator(routes=route))
+        specs = trials.plan(["preserve"], task, model, runs, 1, seed * 100 + day)
+        jobs.append((specs, api, folder / f"day{day}.jsonl"))
+    traces = trials.run_all(jobs, 4)
+    first, second, third = (metrics.frame(traces[i * runs : (i + 1) * runs]) for i in range(3))
+    return first, second, third
+
+
+def together(*days: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of several days as one."""
+    import pandas as pd
+
+    return pd.concat(days, ignore_index=True)
+
+
+def reading(found: pd.DataFrame, alpha: float) -> str:
+    """Return what the study says, in lines."""
+    lines = []
+    for name, rows in found.groupby("stream", sort=False):
+        half = rows[rows.alarmed >= 0.5]
+        most = rows.iloc[-1]
+        text = (
+            f"- {name}: {100 * most.alarmed:.0f}% [{100 * most.low:.0f}, {100 * most.high:.0f}] of watches raise the "
+        )
+        text += f"alarm within {most.runs:.0f} runs"
+        text += f"; half of them within {half.runs.iloc[0]:.0f}." if len(half) else "."
+        lines.append(text)
+    lines.append(f"- The stated false-alarm rate of a whole watch is at most {100 * alpha:.0f}%, shared by its looks.")
+    return "\n".join(lines)

@@ -43,7 +43,9 @@ def run(
     parameters = batch.prepare(chosen, given, yes, out)
     where = batch.run(chosen, parameters, out)
     summary = json.loads((where / "summary.json").read_text("utf-8"))
-    print(f"\n{tables.text(tables.arms(summary))}\n", *summary["notes"], sep="\n")
+    if "arms" in summary:
+        print(f"\n{tables.text(tables.arms(summary))}")
+    print("", *summary["notes"], sep="\n")
     traces = "\n         ".join(str(path) for path in sorted(where.rglob("*.jsonl")))
     print(f"\nreport   {where / 'report.html'}\nsummary  {where / 'summary.json'}\ntraces   {traces}")
 

@@ -195,6 +195,30 @@ def _dot(axes: Axes, row: Any, value: str, y: float, colour: str) -> None:
     axes.plot([row[value]], [y], "o", color=colour, markersize=5)
 
 
+def arms(rows: pd.DataFrame, simulated: str | None) -> Figure:
+    """Return what became of the trials of each task by arm: completed with its interval, and requests a trial."""
+    names, tasks = list(dict.fromkeys(rows.arm)), list(dict.fromkeys(rows.task))
+    palette = dict(zip(names, (GREY, RED, BLUE, SKY, GREEN, ORANGE), strict=False))
+    with mpl.rc_context(STYLE):
+        figure = _figure(8.6, 1.4 + (0.25 + 0.17 * len(names)) * len(tasks))
+        left, right = figure.subplots(1, 2, sharey=True)
+        for row in rows.itertuples():
+            at = tasks.index(row.task) + (names.index(row.arm) - (len(names) - 1) / 2) * 0.75 / len(names)
+            left.plot([row.completed_low, row.completed_high], [at, at], color=palette[row.arm], linewidth=2)
+            left.plot([row.completed], [at], "o", color=palette[row.arm], markersize=6)
+            right.barh(at, row.requests, height=0.6 / len(names), color=palette[row.arm])
+            right.annotate(f"{row.requests:.1f}", (row.requests, at), (3, -3), textcoords="offset points", fontsize=8)
+        left.set(title="Completed trials", xlim=(-0.03, 1.03), ylim=(len(tasks) - 0.5, -0.5))
+        left.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
+        left.grid(axis="x", color=_FAINT, linewidth=0.6)
+        left.set_yticks(range(len(tasks)), tasks)
+        right.set_title("Requests a trial")
+        handles = [mpl.lines.Line2D([], [], color=palette[n], marker="o", label=n) for n in names]
+        figure.legend(handles=handles, loc="outside upper right", ncols=len(names), frameon=False)
+        figure.supxlabel(simulated or "measured on the real API", fontsize=8, color=GREY, x=0.01, ha="left")
+    return figure
+
+
 def _caption(figure: Figure, rows: pd.DataFrame) -> None:
     one = rows.iloc[0]
     text = f"{one.healthy} healthy, {one.capped} capped, {one.failing} failing runs · 95% intervals\n{ASSUMPTION}"

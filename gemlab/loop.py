@@ -116,7 +116,7 @@ def _run_calls(
         trial.received.append({"role": "user", "parts": [{"text": " ".join(said)}]})
     end = after[-1] if after and after[-1].kind in ("finish", "stop") else None
     if end is not None and end.kind == "stop":
-        raise End("unfinished", "guard", end.reason)
+        raise End("unfinished", "max_steps" if end.reason == "max_steps" else "guard", end.reason)
     return end
 
 

@@ -28,14 +28,14 @@ def row(one: dict[str, Any]) -> dict[str, Any]:
     the task's first tool. `requests`: requests made, refused ones included, resends not (`resent`); `answered`:
     those with a response. Tokens: sums over requests as the API counted them; output is candidates plus
     thoughts. `signatures_returned`: share of the signatures received before the last request that it held, None
-    where there were none.
+    where there were none; that and `lost` are None where the server kept the history.
     """
     steps = one["steps"]
     done = _calls(one)
     repeated = _redundant(done)
     first_tool = tasks.get(one["task"]).first_tool
     verdicts = Counter(v["kind"] for step in steps for v in step["verdicts"])
-    findings = _findings(one)
+    kept = trace.kept_by_server(steps[-1]) if steps else False
     return {
         "trial": one["trial"],
         "arm": one["arm"]["name"],
@@ -50,8 +50,8 @@ def row(one: dict[str, Any]) -> dict[str, Any]:
         "redundant": len(repeated),
         "refetch": sum(name == first_tool for name in repeated),
         "failed_calls": sum(wire.is_error(result) for _, result in done),
-        "signatures_returned": _returned(one),
-        "lost": sum(f.verdict == "lost" for f in findings),
+        "signatures_returned": None if kept else _returned(one),
+        "lost": None if kept else sum(f.verdict == "lost" for f in _findings(one)),
         **tokens([step["response"] for step in steps if step["response"]]),
         "served": ", ".join(one["served"]) or None,
         "pin": _pin(one),

@@ -29,6 +29,7 @@ PRESETS: dict[str, tuple[Guard, ...]] = {
     "consecutive_3": (RepeatedCall(3, STOP, by="args", scope="consecutive"),),  # 23 (1.1%), 13
     "period_5": (Cycle(5, STOP, max_period=5, by="args"),),  # 5 (0.2%), 5
     "pairs_4_in_20": (RepeatedCall(4, STOP, window=10),),  # 20 events are 10 call and result pairs: 10 (0.5%), 10
-    "cap_10": (TurnBudget(10),),  # 18 (0.9%)
-    "cap_15": (TurnBudget(15),),  # 3 (0.1%)
+    "cap_10": (TurnBudget(10, STOP),),  # 18 (0.9%)
+    "cap_15": (TurnBudget(15, STOP),),  # 3 (0.1%)
+    "cap_20": (TurnBudget(20, STOP),),
 }  # fmt: skip

@@ -186,7 +186,7 @@ def sweep(
 
 def _after(steps: np.ndarray, totals: Sequence[Sequence[int]]) -> np.ndarray:
     """Return what a run took after each of its first firings."""
-    saved = np.zeros(steps.shape, np.int64)
+    saved = np.zeros(steps.shape, np.int32)
     for i in np.flatnonzero((steps != NEVER).any(axis=(1, 2))):
         through = np.asarray(totals[i])
         fired = steps[i] != NEVER

@@ -171,11 +171,9 @@ class Results:
         return "\n".join(f"- {line}" for line in lines)
 
     def write(self, path: Path) -> dict[str, Any]:
-        """Write the summary next to its final name and move it there: it is whole or it is not there."""
+        """Write the summary and return it."""
         summary = self.summary()
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
-        partial.replace(path)
+        write(path, summary)
         return summary
 
     def _repr_html_(self) -> str:
@@ -183,6 +181,19 @@ class Results:
 
     def __repr__(self) -> str:
         return self.table().to_string()
+
+
+def write(path: Path, summary: dict[str, Any]) -> None:
+    """Write a summary next to its final name and move it there: it is whole or it is not there."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+    partial.replace(path)
+
+
+def study(name: str, model: str, **tables: pd.DataFrame) -> dict[str, Any]:
+    """Return the summary of a study on the scripted model whose results are tables, not arms."""
+    found = {key: json.loads(table.to_json(orient="records", double_precision=6)) for key, table in tables.items()}
+    return {"experiment": name, "backend": "sim", "model": model, **found, "notes": [_NOTE_SCRIPTED]}
 
 
 # Outcomes that say something of the arm (not of the infrastructure), and those of trials that ran on.

@@ -215,6 +215,11 @@ def cells(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
     }
 
 
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells as a table for a notebook."""
+    return pd.DataFrame.from_dict(cells(rows), orient="index")
+
+
 def _percent(value: float, low: float | None = None, high: float | None = None) -> str:
     if np.isnan(value):
         return "–"

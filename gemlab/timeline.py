@@ -26,7 +26,8 @@ class Call:
 class Step:
     """One request and its answer.
 
-    `sent` and `due`: how many of the signatures received so far the request held, and how many there were.
+    `sent` and `due`: how many of the signatures received so far the request held, and how many there were (none
+    are due where the server kept the history).
     `signed`: signatures in the answer. `verdicts`: what guards said, as "kind: reason". `end`: why nothing
     more came, where nothing did.
     """
@@ -65,7 +66,7 @@ def steps(one: dict[str, Any]) -> list[Step]:
                 number,
                 len(step["contents"]),
                 (received & sent).total(),
-                received.total(),
+                0 if trace.kept_by_server(step) else received.total(),
                 len(step["failures"]) - (answer is None),
                 calls,
                 signed.total(),

@@ -100,6 +100,11 @@ def requests(trace: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**trace["config"], **step["changed"], carried: held}
 
 
+def kept_by_server(step: dict[str, Any]) -> bool:
+    """Tell whether a step's request left the history to the server: what it holds is then not the history."""
+    return "previous_interaction_id" in step["changed"]
+
+
 def received(trace: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the whole history as it came: messages, answers and the responses to their calls."""
     return [trace["contents"][i] for i in trace["received"]]

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import asking, guards, history, loop, tasks, trace
+from . import asking, guards, history, interacting, loop, tasks, trace
 from .backends import Backend
 from .trial import Arm, Spec
 
@@ -35,7 +35,10 @@ def arm(value: str | dict[str, str]) -> Arm:
     if unknown or not value.get("name"):
         raise ValueError(f"an arm has {', '.join(Arm.__dataclass_fields__)}; got {sorted(value)}")
     made = Arm(**value)
-    history.get(made.history)
+    if made.history in interacting.NAMES:
+        interacting.check(made)
+    else:
+        history.get(made.history)
     asking.check_pruning(made.pruning)
     guards.get(made.guard)
     for name, known in (("transport", TRANSPORTS), ("retry", RETRIES)):

@@ -98,8 +98,8 @@ def sensitivity(
     """Return the A/B's differences over a grid around the calibration.
 
     Rows: the two parameters of lost thoughts (`doubt`, `lose_thread`) times a factor. Columns: the two that act
-    always (`repeat`, `quit`) times a factor. At factor 0 for lost thoughts nothing was put in, and nothing may
-    be found.
+    always (`repeat`, `quit`) times a factor. At factor 0 for lost thoughts nothing was put in but which step a
+    slip repeats: any of the lost ones, not the newest.
     """
     import pandas as pd
 

@@ -341,7 +341,7 @@ def imported(folder, pattern):
 
 
 def test_the_emulator_knows_nothing_of_what_is_compared():
-    assert imported("emulator", "*.py") == {"contents", "emulator", "models", "rules"}
+    assert imported("emulator", "*.py") == {"contents", "emulator", "interaction_steps", "models", "rules"}
 
 
 def test_tasks_and_strategies_know_nothing_of_the_emulator():

@@ -8,7 +8,7 @@ import pytest
 from gemlab import backends, loop, models, presets, rules, trials
 from gemlab import contents as wire
 from gemlab.emulator.scripted import Parameters
-from gemlab.guards import Cycle, RepeatedCall
+from gemlab.guards import Cycle, RepeatedCall, TurnBudget
 
 
 def call(ident, query, name="web_search"):
@@ -67,10 +67,10 @@ def test_two_guards_speak_in_one_notice(scripted):
 
 def kinds_of(preset):
     """What a stubborn loop has to hear from a preset's guards."""
-    ladders = [g.ladder for g in presets.PRESETS[preset] if isinstance(g, RepeatedCall | Cycle)]
+    ladders = [g.ladder for g in presets.PRESETS[preset] if isinstance(g, RepeatedCall | Cycle | TurnBudget)]
     if any(ladder.nudge for ladder in ladders):
         return {"nudge", "block", "finish"}
-    return {"stop"} if ladders else {"finish"} if presets.PRESETS[preset] else set()
+    return {ladder.last for ladder in ladders}
 
 
 @pytest.mark.parametrize("preset", presets.PRESETS)

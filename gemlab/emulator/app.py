@@ -134,7 +134,7 @@ class _Emulator:
             if method == "countTokens":
                 return _json(self._count(shape.parse(raw, counting=True), profile))
             body = shape.parse(raw)
-            fault = self.faults.choose(raw, body, profile.model, streamed)
+            fault = self.faults.choose(body, profile.model, streamed)
             bodies = await self._answer(body, profile, fault, streamed)
         except ApiError as error:
             # A stream that is no event stream is one array, and so is its error.

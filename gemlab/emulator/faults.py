@@ -6,7 +6,6 @@ history meet the same faults; it strikes the same request `times` times, so that
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -96,27 +95,27 @@ class Faults:
 
     def __init__(self, faults: Sequence[Fault] = (), seed: int = 0):
         self.faults, self.seed = tuple(faults), seed
-        self._met: Counter[tuple[bytes, int]] = Counter()
+        self._met: Counter[tuple[int, int]] = Counter()
 
-    def choose(self, raw: bytes, body: Mapping[str, Any], model: str, streamed: bool) -> Fault | None:
+    def choose(self, body: Mapping[str, Any], model: str, streamed: bool) -> Fault | None:
         """Return the first fault that strikes this request, or None."""
         if not self.faults:
             return None
-        digest = hashlib.sha256(raw + bytes([streamed])).digest()
         answers = sum(content.get("role") == "model" for content in body["contents"])
         seed = (body.get("generationConfig") or {}).get("seed")
+        said = draws(f"{seed}|{model}|{streamed}", "request", body["contents"]).getrandbits(128)
         for index, one in enumerate(self.faults):
             if (one.kind in _OF_STREAMS and not streamed) or one.model not in ("", model):
                 continue
             if one.step is not None and one.step != answers + 1:
                 continue
-            if self._met[digest, index] >= one.times:
+            if self._met[said, index] >= one.times:
                 continue
             rng = draws(f"{seed}|{self.seed}", f"fault {index}", body["contents"])
             if rng.random() < one.probability:
                 if len(self._met) > self._MOST_REMEMBERED:
                     self._met.clear()
-                self._met[digest, index] += 1
+                self._met[said, index] += 1
                 return one
         return None
 

@@ -149,14 +149,27 @@ def _too_deep(key: str) -> ApiError:
 
 def _depth(body: dict[str, Any]) -> None:
     """Refuse objects and lists nested over MAX_DEPTH; level by level, as recursion has a limit of its own."""
-    level: list[tuple[str, Any]] = [("", body)]
+    level: list[Any] = [body]
     for _ in range(MAX_DEPTH):
         level = [
-            (key, item)
-            for owner, value in level
-            for key, item in (value.items() if isinstance(value, dict) else ((owner, item) for item in value))
-            if isinstance(item, dict | list)
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value)
+            if isinstance(inner, dict | list)
         ]
         if not level:
             return
-    raise _too_deep(level[0][0])
+    raise _too_deep(_deep_key(body))
+
+
+def _deep_key(body: dict[str, Any]) -> str:
+    """Return the key under which the first value over MAX_DEPTH stands."""
+    level: list[tuple[str, Any]] = [("", body)]
+    for _ in range(MAX_DEPTH):
+        level = [
+            (key, inner)
+            for owner, value in level
+            for key, inner in (value.items() if isinstance(value, dict) else ((owner, item) for item in value))
+            if isinstance(inner, dict | list)
+        ]
+    return level[0][0]

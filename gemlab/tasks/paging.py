@@ -33,7 +33,11 @@ def _instance(seed: int) -> Instance:
             return {"error": f"unknown cursor {cursor!r}"}
         page = cursors.index(cursor)
         following = cursors[page + 1] if page + 1 < _PAGES else None
-        return {"orders": orders[page * _ON_A_PAGE : (page + 1) * _ON_A_PAGE], "next_cursor": following}
+        return {
+            "cursor": cursor,
+            "orders": orders[page * _ON_A_PAGE : (page + 1) * _ON_A_PAGE],
+            "next_cursor": following,
+        }
 
     def check(answer: str, calls: Sequence[Called]) -> str | None:
         return None if str(wanted["total"]) in re.findall(r"\d+", answer) else f"the total is {wanted['total']}"
@@ -42,7 +46,10 @@ def _instance(seed: int) -> Instance:
 
 
 def _cursor(facts: Facts) -> list[dict]:
-    return [{"cursor": facts.results[0][0]["next_cursor"] if 0 in facts.results else "start"}]
+    if 0 not in facts.results:
+        return [{"cursor": "start"}]
+    # Whoever looks again once the order is found looks at its page.
+    return [{"cursor": facts.results[0][0]["cursor" if _is_found(facts) else "next_cursor"]}]
 
 
 def _answer(facts: Facts) -> str:

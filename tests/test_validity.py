@@ -1,0 +1,68 @@
+"""The instrument's own check: equal arms look equal, a known effect is covered, nothing put in is nothing found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemlab import resilience, trials, validity
+
+
+def pool(shift, n=200, seed=1):
+    """A pool with a known effect: completion falls and redundant calls rise by `shift`."""
+    rng = np.random.default_rng(seed)
+    made = {}
+    for metric, base in (("completed", 0.8), ("redundant", 0.4)):
+        if metric == "completed":
+            draws = [rng.random(n) < p for p in (base, base, base - shift)]
+        else:
+            draws = [rng.poisson(m, n) for m in (base, base, base + 2 * shift)]
+        made[metric] = dict(zip(("control", "again", "arm"), (d.astype(float) for d in draws), strict=True))
+    return made
+
+
+def test_equal_arms_raise_alarms_at_the_tests_own_rate():
+    found = validity.equal_arms(pool(0.3), 60, 200, 1)
+    assert found.within.all() and (found.rate <= 0.1).all()
+
+
+def test_a_pool_whose_second_repeat_differs_is_no_pair_of_equal_arms_and_swapping_hides_it():
+    broken = pool(0.3)
+    for metric in validity.METRICS:
+        broken[metric]["again"] = broken[metric]["arm"]
+    # Labels are swapped at random: equal arms by construction, whatever the repeats are.
+    assert validity.equal_arms(broken, 60, 200, 1).within.all()
+
+
+def test_the_intervals_cover_a_known_effect_and_the_test_has_power():
+    found = validity.known_effect(pool(0.3), 80, 300, 1)
+    assert (found.coverage >= 0.90).all() and (found.high >= 0.93).all()
+    assert (found.power > 0.9).all()
+    assert found.truth["completed"] == pytest.approx(-0.3, abs=0.1)
+
+
+def test_without_an_effect_power_is_the_false_alarm_rate():
+    found = validity.known_effect(pool(0.0, n=4000), 60, 200, 1)
+    assert (found.power < 0.12).all()
+
+
+def test_the_grid_finds_what_was_put_in_and_nothing_else(tmp_path):
+    grid = validity.sensitivity("ecpm", "gemini-2.5-flash", ["preserve", "strip"], 24, [0, 3], 1, tmp_path)
+    nothing, much = grid[grid.lost == 0], grid[grid.lost == 3]
+    assert (nothing.completed_p > 0.05).all() and (nothing.redundant_p > 0.01).all()
+    assert (much.completed < -0.5).all() and (much.completed_p < 0.01).all()
+    assert len(validity.grid_figure(grid).axes) == 2
+
+
+def test_every_arm_meets_the_same_faults_and_only_the_right_way_survives_them(tmp_path, slept):
+    arms = [{"name": "resend"}, {"name": "rebuild", "retry": "rebuild"}]
+    troubles = {"none": [], "busy": [{"kind": "503", "step": 3}]}
+    specs = trials.plan(arms, "ecpm", "gemini-3.6-flash", 6)
+    found = resilience.results("x", resilience.run(specs, troubles, tmp_path, 1))
+    assert found.arms == ["none: rebuild", "none: resend", "busy: rebuild", "busy: resend"]
+    table = resilience.table(found)
+    assert table.loc[("none", "resend"), "completed"] == table.loc[("busy", "resend"), "completed"] > 0
+    assert table.loc[("busy", "resend"), "resent"] == table.loc[("busy", "rebuild"), "resent"] > 0
+    assert table.loc[("busy", "rebuild"), "refused"] > 0.5 and table.loc[("none", "rebuild"), "refused"] == 0
+    assert "refused: rebuild" in resilience.reading(found)
+    assert len(resilience.heat_maps(found).axes) == 3
