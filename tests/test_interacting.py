@@ -72,8 +72,8 @@ def test_with_the_history_on_the_server_only_what_is_new_goes_up():
     requests, responses = sent(trial), [s["response"] for s in trial.steps]
     assert [r.get("previous_interaction_id") for r in requests] == [None, *(r["id"] for r in responses[:-1])]
     assert [given(r["input"]) for r in requests] == [
-        ["user_input"], ["function_result"], ["function_result"], ["function_result"], ["function_result"] * 2,
-        ["user_input"],
+        ["user_input"], ["function_result"], ["function_result"], ["user_input"], ["function_result"],
+        ["function_result"] * 2,
     ]  # fmt: skip
     assert all(r["store"] is True and r["tools"] and r["system_instruction"] for r in requests)
     assert "signature" not in json.dumps([r["input"] for r in requests])
@@ -115,13 +115,28 @@ def test_what_failed_on_the_way_is_resent_as_it_was(history):
     assert trial.steps[2]["failures"][0]["status"] == 503
 
 
+def interaction(ident, *steps, status="completed"):
+    return 200, {"id": ident, "status": status, "object": "interaction", "model": "m", "usage": {}, "steps": [*steps]}
+
+
+LOOK = {"type": "function_call", "id": "c1", "name": "web_search", "arguments": {"query": "x"}}
+SIGNED, HM = {"type": "thought", "signature": "AAAA"}, {"type": "thought", "summary": [{"type": "text", "text": "hm"}]}
+SAID = {"type": "model_output", "content": [{"type": "text", "text": "No."}]}
+
+
+@pytest.mark.parametrize("nothing", [(), (HM,), (SIGNED,)])
 @pytest.mark.parametrize("history", ARMS[1:])
-def test_an_empty_answer_is_no_part_of_the_history_when_asked_again(history):
-    (trial,) = run(history, Fault("thoughts_only", step=2), guard="default")
-    assert trial.outcome == "completed" and len(trial.steps) == 6
-    again, before = sent(trial)[2], sent(trial)[1]
+def test_an_empty_answer_is_no_part_of_the_history_when_asked_again(scripted, history, nothing):
+    transport = scripted(
+        interaction("i1", SIGNED, LOOK, status="requires_action"), interaction("i2", *nothing), interaction("i3", SAID)
+    )
+    (spec,) = trials.plan([{"name": "x", "history": history, "guard": "default"}], "search", "gemini-3.6-flash", 1)
+    trial = asyncio.run(loop.run(backends.simulated(transport=transport), spec))
+    assert (trial.outcome, trial.answer) == ("wrong", "No.")
+    again, before = json.loads(transport.sent[2]), json.loads(transport.sent[1])
     assert again["input"] == before["input"]
-    assert again.get("previous_interaction_id") == before.get("previous_interaction_id")
+    before_it = "i1" if history == "server_state" else None
+    assert (before.get("previous_interaction_id"), again.get("previous_interaction_id")) == (before_it, before_it)
 
 
 def test_an_interaction_that_the_server_has_forgotten_fails_the_trial(scripted):

@@ -455,9 +455,9 @@ def test_no_body_breaks_the_emulator():
 
 def test_fields_are_those_of_the_sdk():
     model, agent = interactions.CreateModelInteraction, interactions.CreateAgentInteraction
-    assert interaction_shape.REQUEST == set(model.model_fields) | set(agent.model_fields)
+    assert set(model.model_fields) | set(agent.model_fields) == interaction_shape.REQUEST
     assert set(interaction_shape.CONFIG) == set(interactions.GenerationConfig.model_fields)
-    assert interaction_shape.FUNCTION == set(interactions.Function.model_fields)
+    assert set(interactions.Function.model_fields) == interaction_shape.FUNCTION
     kinds = {
         "user_input": interactions.UserInputStep, "model_output": interactions.ModelOutputStep,
         "thought": interactions.ThoughtStep, "function_call": interactions.FunctionCallStep,

@@ -104,10 +104,9 @@ class _Emulator:
         if version not in _VERSIONS:
             return await _unknown_route(request)
         try:
-            raw = await request.body()
-            asked = self.interactions.read(raw)
+            asked = self.interactions.read(await request.body())
             profile = self._profile(asked.model, version, "createInteraction", service)
-            fault = self.faults.choose(raw, asked.body, profile.model, False)
+            fault = self.faults.choose(asked.body, profile.model, False)
             (answer,) = await self._answer(asked.body, profile, fault, False)
             return _json(self.interactions.answer(asked, answer))
         except ApiError as error:
