@@ -199,6 +199,7 @@ class Backend:
         """
         from google.genai import _interactions_errors as errors
 
+        # As above: through the SDK's types a step loses its nulls, and a long history takes six times as long.
         settings = {**request, "input": "", "extra_body": {"input": request["input"]}}
         taken = _Taken()
         token = _taken.set(taken)

@@ -165,7 +165,7 @@ def _percent(share: tuple[float, float, float]) -> str:
     return "–" if np.isnan(value) else f"{100 * value:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 520, 280, 46, 40, 12
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 520, 280, 58, 40, 12
 
 
 def figure(shown: Shown) -> str:
@@ -174,21 +174,22 @@ def figure(shown: Shown) -> str:
     # Up to the setting, and with room to see what the next smaller threshold would stop.
     here = next((s for n, s, _ in points if n == shown.setting.threshold), 0.0)
     next_one = next((s for n, s, _ in points if n == shown.setting.threshold - 1), here)
+    top = min(1.0, 1.1 * max((c for _, s, c in points if s <= next_one), default=1.0)) or 1.0
     right = max(0.01, 1.15 * min(next_one, 4 * here + 0.01), 1.3 * here)
 
     def x(value: float) -> float:
         return _LEFT + min(value / right, 1.02) * (_WIDTH - _LEFT - 20)
 
     def y(value: float) -> float:
-        return _TOP + (1 - value) * (_HEIGHT - _BOTTOM - _TOP)
+        return _TOP + (1 - min(value / top, 1.02)) * (_HEIGHT - _BOTTOM - _TOP)
 
     line = " ".join(f"{x(s):.1f},{y(c):.1f}" for _, s, c in points)
     dots = "".join(_dot(n, x(s), y(c), n == shown.setting.threshold) for n, s, c in points if s <= right)
     ticks = "".join(_tick(x(right * i / 4), f"{100 * right * i / 4:.2g}%") for i in range(5))
     marks = "".join(
-        f"<text x='{_LEFT - 8}' y='{y(v) + 4:.1f}' text-anchor='end'>{100 * v:.0f}%</text>"
+        f"<text x='{_LEFT - 8}' y='{y(v) + 4:.1f}' text-anchor='end'>{100 * v:.3g}%</text>"
         f"<line x1='{_LEFT}' x2='{_WIDTH - 20}' y1='{y(v):.1f}' y2='{y(v):.1f}' stroke='#D9D9D9'/>"
-        for v in (0, 0.25, 0.5, 0.75, 1)
+        for v in (0, top / 4, top / 2, 3 * top / 4, top)
     )
     return (
         f"<svg class='gemlab-curve' viewBox='0 0 {_WIDTH} {_HEIGHT}' width='{_WIDTH}' height='{_HEIGHT}' "

@@ -152,7 +152,10 @@ def _bars(axes: Axes, parts: dict[str, np.ndarray], most: int) -> None:
         axes.bar(at, share, width=0.25, color=_KINDS[kind], label=f"{len(rounds)} {kind}")
     axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
     axes.set_xlim(0.4, most + 0.6)
-    if there:
+    if not there:
+        axes.set_yticks([])
+        axes.text(0.5, 0.4, "fires in no labelled run", ha="center", transform=axes.transAxes, color=GREY)
+    else:
         axes.legend(frameon=False, loc="upper right", ncols=3, fontsize=9)
 
 

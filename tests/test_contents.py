@@ -208,3 +208,20 @@ def test_a_history_saved_as_json_and_loaded_sends_the_same_bytes(tmp_path):
     loaded = json.loads(file.read_text("utf-8"))
     assert json.dumps(loaded) == json.dumps(history)
     assert [wire.signatures(c) for c in loaded] == [[], [RAW], [], [RAW]]
+
+
+@pytest.mark.parametrize(
+    ("response", "given"),
+    [
+        ({"output": {"a": 1}}, {"a": 1}),
+        ({"result": {"a": 1}}, {"a": 1}),
+        ({"result": {"a": 1}, "notice": "stop"}, {"a": 1, "notice": "stop"}),
+        ({"result": 5}, {"result": 5}),
+        ({"result": {"a": 1}, "more": 2}, {"result": {"a": 1}, "more": 2}),
+        ({"error": "no"}, {"error": "no"}),
+        (None, None),
+    ],
+)
+def test_what_a_function_gave_back_may_stand_under_a_key_of_its_own(response, given):
+    """By the API's documentation under `output`; google-genai's automatic calling puts it under `result`."""
+    assert wire.output(response) == given

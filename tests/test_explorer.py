@@ -86,7 +86,7 @@ def test_the_runs_that_flip_are_named_with_their_place(small):
     shown = small.show(Setting("result", 4), Setting("result", 3))
     assert shown.flips == (("h1", 0),) and shown.flipped == 1
     # Runs of the same name are told apart.
-    assert small.show(Setting("result", 5), Setting("result", 4)).flips == (("c2", 4), ("h1", 6)) or True
+    assert small.show(Setting("result", 5), Setting("result", 4)).flips == (("h1", 6),)
     assert small.show(Setting("args", 3, source="t"), Setting("args", 2)).flips == (("f1", 5),)
 
 

@@ -25,7 +25,7 @@ from gemlab.loop import call_tool
 
 STRICT, OLD = "gemini-3.6-flash", "gemini-2.5-flash"
 METHODS = ("generateContent", "streamGenerateContent?alt=sse", "streamGenerateContent", "countTokens")
-relaxed = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ JSONISH = st.text(alphabet="{}[]\":,\\u0d8 \n\t-+.eE1Na'é", max_size=60).map(st
 
 
 @given(raw=st.one_of(st.binary(max_size=300), JSONISH))
-@settings(relaxed, max_examples=300)
+@settings(relaxed, max_examples=200)
 def test_any_bytes(emulator, raw):
     for method in METHODS:
         assert emulator(raw, method=method).status_code == 400  # the luck to write a request is not to be had
@@ -195,7 +195,7 @@ CONTENT = st.fixed_dictionaries({"role": ROLES, "parts": st.lists(messages("Part
     method=st.sampled_from(METHODS),
     path=st.sampled_from(["/v1beta/models", "/v1/projects/p/locations/l/publishers/google/models"]),
 )
-@settings(relaxed, max_examples=400)
+@settings(relaxed, max_examples=250)
 def test_anything_that_looks_like_a_request(emulator, contents, rest, model, method, path):
     emulator({**rest, "contents": contents}, model, method, path)
 
@@ -246,7 +246,7 @@ def mutated(draw, body):
 
 
 @given(data=st.data(), model=st.sampled_from([STRICT, OLD]), method=st.sampled_from(METHODS))
-@settings(relaxed, max_examples=400)
+@settings(relaxed, max_examples=250)
 def test_a_request_with_something_wrong_in_it(emulator, requests, data, model, method):
     emulator(mutated(data.draw, data.draw(st.sampled_from(requests[model]))), model, method)
 

@@ -79,6 +79,23 @@ def test_chat_messages(load):
     ]
 
 
+def test_calls_of_the_simulated_user_are_none_of_the_agents(load):
+    def calls(role, name):
+        return {"role": role, "content": None, "tool_calls": [{"id": "1", "name": name, "arguments": {}}]}
+
+    messages = [
+        {"role": "user", "content": "go"},
+        calls("user", "restart_phone"),
+        {"role": "tool", "id": "1", "requestor": "user", "content": "restarted"},
+        calls("assistant", "get"),
+        {"role": "tool", "id": "1", "requestor": "assistant", "content": "x", "error": True},
+    ]
+    got = load({"simulations": [{"task_id": "t", "trial": 2, "messages": messages, "reward_info": None}]})
+    assert got.notes() == []
+    turns = ((Round((("get", {}),), ("x",), failed=(True,)),),)
+    assert got.runs == [Run("t/2", "tau2-bench unknown", "unknown", None, None, turns)]
+
+
 def test_gemini_contents(load):
     contents = [
         {"role": "user", "parts": [{"text": "go"}]},

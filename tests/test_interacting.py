@@ -139,6 +139,19 @@ def test_an_empty_answer_is_no_part_of_the_history_when_asked_again(scripted, hi
     assert (before.get("previous_interaction_id"), again.get("previous_interaction_id")) == (before_it, before_it)
 
 
+def test_steps_that_nobody_here_knows_go_back_as_they_came(scripted):
+    unknown = [
+        {"type": "google_search_call", "id": "s", "arguments": {"queries": ["x"]}, "later": None},
+        {"type": "brand_new", "of": {"a": [1.0, {"b": None}]}},
+    ]
+    made = [*unknown, {**SIGNED, "summary": None}, {**LOOK, "later": 1}]
+    transport = scripted(interaction("i1", *made, status="requires_action"), interaction("i2", SAID))
+    (spec,) = trials.plan(["server_state_stateless"], "search", "gemini-3.6-flash", 1)
+    trial = asyncio.run(loop.run(backends.simulated(transport=transport), spec))
+    assert json.loads(transport.sent[1])["input"][1:-1] == made
+    assert list(trace.requests(trace.pack(trial, "sim"))) == [json.loads(raw) for raw in transport.sent]
+
+
 def test_an_interaction_that_the_server_has_forgotten_fails_the_trial(scripted):
     gone = (404, {"error": {"message": "Requested entity was not found.", "code": "not_found"}})
     (spec,) = trials.plan(["server_state"], "search", "gemini-3.6-flash", 1)

@@ -134,6 +134,10 @@ SCHEMA = "tools[0].function_declarations[0].parameters"
             with_part(text="q", functionCall={"name": "a"}), AT,
             f"Invalid value at '{AT}' (oneof), oneof field 'data' is already set. Cannot set 'functionCall'",
         ),
+        (
+            with_part(functionCall={"name": "a", "args": 5}), f"{AT}.function_call.args",
+            f"Invalid value at '{AT}.function_call.args' (type.googleapis.com/google.protobuf.Struct), 5",
+        ),
         (with_part(text=5), f"{AT}.text", f"Invalid value at '{AT}.text' (TYPE_STRING), 5"),
         (with_part(text={"a": 1}), AT, f"Invalid value at '{AT}' (text), Starting an object on a scalar field"),
         ({"contents": "q"}, "contents", f"Invalid value at 'contents' ({PREFIX}Content), \"q\""),

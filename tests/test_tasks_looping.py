@@ -5,8 +5,10 @@ from collections import Counter
 
 import pytest
 
-from gemlab import backends, loop, tasks, trials
+from gemlab import backends, loop, models, tasks, trials
+from gemlab.emulator import notices
 from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.view import read
 
 STEADY = Parameters(repeat=0.0, quit=0.0, doubt=0.0, lose_thread=0.0)
 LOOPING = ("dead-end", "flaky", "polling", "paging")
@@ -61,6 +63,19 @@ def test_a_notice_as_user_text_is_heeded_and_is_no_question(model):
     ended = play("dead-end", "nudge_text", prone, model=model)
     assert {t.outcome for t in ended} == {"completed"}
     assert any(v.place == "user_text" for t in ended for r in t.rounds for v in r.verdicts)
+
+
+def test_a_text_right_after_responses_is_a_notice_and_no_question():
+    def user(text):
+        return {"role": "user", "parts": [{"text": text}]}
+
+    called = {"role": "model", "parts": [{"functionCall": {"name": "a", "args": {}, "id": "1"}}]}
+    answered = {"role": "user", "parts": [{"functionResponse": {"name": "a", "id": "1", "response": {}}}]}
+    said = {"role": "model", "parts": [{"text": "done"}]}
+    body = {"contents": [user("one"), called, answered, user("stop that"), said, user("two")]}
+    view = read(body, models.profile("gemini-2.5-flash"))
+    assert notices.questions(view) == ("one", "two") and not notices.is_noticed(view)
+    assert notices.is_noticed(read({"contents": body["contents"][:4]}, models.profile("gemini-2.5-flash")))
 
 
 def test_a_heeded_notice_ends_retries_too():

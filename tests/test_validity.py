@@ -21,11 +21,13 @@ def pool(shift, n=200, seed=1):
     return made
 
 
+@pytest.mark.slow
 def test_equal_arms_raise_alarms_at_the_tests_own_rate():
     found = validity.equal_arms(pool(0.3), 60, 200, 1)
     assert found.within.all() and (found.rate <= 0.1).all()
 
 
+@pytest.mark.slow
 def test_a_pool_whose_second_repeat_differs_is_no_pair_of_equal_arms_and_swapping_hides_it():
     broken = pool(0.3)
     for metric in validity.METRICS:
@@ -34,6 +36,7 @@ def test_a_pool_whose_second_repeat_differs_is_no_pair_of_equal_arms_and_swappin
     assert validity.equal_arms(broken, 60, 200, 1).within.all()
 
 
+@pytest.mark.slow
 def test_the_intervals_cover_a_known_effect_and_the_test_has_power():
     found = validity.known_effect(pool(0.3), 80, 300, 1)
     assert (found.coverage >= 0.90).all() and (found.high >= 0.93).all()
@@ -41,11 +44,13 @@ def test_the_intervals_cover_a_known_effect_and_the_test_has_power():
     assert found.truth["completed"] == pytest.approx(-0.3, abs=0.1)
 
 
+@pytest.mark.slow
 def test_without_an_effect_power_is_the_false_alarm_rate():
     found = validity.known_effect(pool(0.0, n=4000), 60, 200, 1)
     assert (found.power < 0.12).all()
 
 
+@pytest.mark.slow
 def test_the_grid_finds_what_was_put_in_and_nothing_else(tmp_path):
     grid = validity.sensitivity("ecpm", "gemini-2.5-flash", ["preserve", "strip"], 24, [0, 3], 1, tmp_path)
     nothing, much = grid[grid.lost == 0], grid[grid.lost == 3]

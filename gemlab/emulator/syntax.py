@@ -58,7 +58,8 @@ def load(raw: bytes) -> dict[str, Any]:
         raise bad_request([("", _RECEIVED + 'Unknown name "": Root element must be a message.')])
     if _SURROGATE.search(text):
         _whole_characters(body)
-    _depth(body)
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:  # with fewer, nothing can be too deep
+        _depth(body)
     return body
 
 

@@ -1,0 +1,109 @@
+"""Guards on looping tasks: recovery counted by hand, the figures, and both notebooks run headless."""
+
+import json
+
+import pytest
+
+from gemlab import batch, experiment, guard_plots, guard_runs, plots, replay, thresholds
+from gemlab.importers import Run
+from gemlab.rounds import Round
+
+NUDGE = {"kind": "nudge", "reason": "repeated_call", "text": "x", "call": 0, "place": "response"}
+
+
+def answered(*calls, verdicts=(), text=None):
+    parts = [{"functionCall": {"name": n, "args": {"q": q}}} for n, q in calls] or [{"text": text or ""}]
+    response = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
+    return {
+        "response": response,
+        "verdicts": list(verdicts),
+        "failures": [],
+        "contents": [],
+        "changed": {},
+        "seconds": 0,
+    }
+
+
+def trace_of(arm, instance, outcome, steps, forced=False):
+    return {
+        "trial": f"{arm}/{instance}/0", "arm": {"name": arm}, "task": "dead-end", "instance": instance, "repeat": 0,
+        "model": "gemini-2.5-flash", "served": [], "outcome": outcome, "reason": None, "forced": forced,
+        "seconds": 0, "steps": steps, "received": [], "contents": [], "warnings": [],
+    }  # fmt: skip
+
+
+def test_recovery_by_hand():
+    same, other, nudged = ("get", 1), ("get", 2), answered(("get", 1), verdicts=[NUDGE])
+    done = answered(text="done")
+    traces = [
+        trace_of("a", 0, "completed", [answered(same), nudged, answered(other), done]),
+        trace_of("a", 1, "completed", [nudged, answered(other, same), done]),
+        trace_of("a", 2, "completed", [nudged, answered(same), done], forced=True),
+        trace_of("a", 3, "wrong", [nudged, done]),
+        trace_of("a", 4, "unfinished", [answered(same), done]),
+        trace_of("b", 0, "completed", [done]),
+    ]
+    rows = guard_runs.recovery(traces, ["b", "a"])
+    assert list(rows.arm) == ["b", "a"]
+    a = rows.iloc[1]
+    # Left the loop: the first (another call) and the fourth (an answer); in the others the call came again.
+    assert (a.trials, a.nudged, a["left"], a.recovered, a.forced, a.stopped) == (5, 4, 2, 2, 1, 1)
+    assert a.completed == 0.6 and a.requests == pytest.approx((4 + 3 + 3 + 2 + 2) / 5)
+    shown = guard_runs.shown(rows)
+    assert shown["recovered"][0] == "–" and shown["left the loop"][1].startswith("2 of 4, 50% [")
+    lines = guard_runs.reading(rows, "scripted model: shows the instrument, not Gemini")
+    assert lines[0] == "dead-end: b 100% in 1.0 requests, a 60% in 2.8 requests." and "put in" in lines[1]
+    assert len(guard_runs.reading(rows, None)) == 1
+
+
+def test_the_arms_of_a_small_run(tmp_path):
+    api = guard_runs.backend("sim", loop=1.0)
+    arms = [{"name": "off", "guard": "cap_20"}, {"name": "default", "guard": "default"}]
+    traces = guard_runs.run(["dead-end", "polling"], arms, "gemini-2.5-flash", 12, 1, 1, api, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["trials-polling.jsonl", "trials.jsonl"]
+    rows = guard_runs.recovery(traces, ["off", "default"]).set_index(["task", "arm"])
+    assert rows.loc[("dead-end", "off"), "stopped"] > 0 and rows.loc[("dead-end", "default"), "completed"] == 1
+    assert rows.loc[("dead-end", "default"), "nudged"] == rows.loc[("dead-end", "off"), "stopped"]
+    assert rows.loc[("polling", "default"), "nudged"] == 0 and rows.loc[("polling", "default"), "completed"] == 1
+    plots.save(guard_plots.arms(rows.reset_index(), api.simulated), tmp_path / "arms.png")
+    # All of it lies on disk: a second call runs nothing.
+    assert len(guard_runs.run(["dead-end"], arms, "gemini-2.5-flash", 12, 1, 1, api, tmp_path)) == 24
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_figures_of_sets_with_and_without_anything_to_show(tmp_path, labelled):
+    made = [
+        Run(f"r{n}", "s", "m", n % 2 == 0, "cap", (tuple(Round((("get", {}),), ("x",)) for _ in range(n)),))
+        for n in range(1, 9 if labelled else 2)
+    ]
+    made += [] if labelled else [Run("h", "s", "m", True, None, ((Round((("get", {}),), ("x",)),),))]
+    fires = replay.sweep(replay.index(made))
+    rows = thresholds.table(fires)
+    choices, kind = thresholds.recommend(rows, 0.5), thresholds.target(fires)
+    drawn = [
+        guard_plots.frontier(rows, choices, kind, 0.5),
+        guard_plots.heat(rows, choices, kind),
+        guard_plots.firing(fires, choices),
+        guard_plots.by_source(fires, choices),
+    ]
+    for i, figure in enumerate(drawn):
+        assert plots.save(figure, tmp_path / f"{i}.png").data.startswith(b"\x89PNG")
+    texts = [t.get_text() for axes in drawn[2].axes for t in axes.texts]
+    assert ("fires in no labelled run" in texts) != labelled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["guard_thresholds", "guard_ab"])
+def test_the_notebooks_run_headless_with_figures_and_without_widgets(name, tmp_path):
+    chosen = experiment.load(name)
+    parameters = batch.prepare(chosen, {"instances": 6}, False, str(tmp_path / "out"))
+    where = batch.run(chosen, parameters, str(tmp_path / "out"))
+    assert experiment.is_done(where)
+    cells = json.loads((where / "notebook.ipynb").read_text("utf-8"))["cells"]
+    outputs = [o for c in cells if c["cell_type"] == "code" for o in c["outputs"]]
+    kinds = [kind for o in outputs for kind in o.get("data", {})]
+    assert kinds.count("image/png") == {"guard_thresholds": 4, "guard_ab": 1}[name]
+    assert not any("widget" in kind for kind in kinds)
+    skipped = [c for c in cells if "skip-execution" in c["metadata"].get("tags", [])]
+    assert [c["execution_count"] for c in skipped] == {"guard_thresholds": [None], "guard_ab": []}[name]
+    assert "shows the instrument" in (where / "summary.json").read_text("utf-8") or name == "guard_thresholds"
