@@ -6,12 +6,9 @@ sent and received, with fields the SDK does not know yet. Headers and keys are n
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import json
 import os
-import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +16,7 @@ import httpx2
 
 from .inprocess import StreamingASGITransport
 from .models import DEVELOPER, VERTEX
+from .wiretap import Pools, Recorder, Taken, taking
 
 if TYPE_CHECKING:
     from google import genai
@@ -81,77 +79,11 @@ class Exchange:
     response: dict[str, Any] | list[dict[str, Any]]
 
 
-@dataclass
-class _Taken:
-    """The bodies of one exchange as bytes; a stream's grow as it is read."""
-
-    request: bytes = b""
-    response: bytes = b""
-
-
-_taken: contextvars.ContextVar[_Taken | None] = contextvars.ContextVar("taken", default=None)
-
-
-class Recorder(httpx2.AsyncBaseTransport):
-    """Passes requests on and lays their bodies, with the response's, where `Backend.send` finds them."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport):
-        self.inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self.inner.handle_async_request(request)
-        taken = _taken.get()
-        if taken is not None:
-            taken.request, taken.response = request.content, b""
-            try:
-                taken.response = response.content  # a transport may hand over a whole answer
-            except httpx2.ResponseNotRead:
-                response.stream = _Tee(response.stream, taken)
-        return response
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
-
-
-class _Tee(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any, taken: _Taken):
-        self.stream, self.taken = stream, taken
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self.stream:
-            self.taken.response += piece
-            yield piece
-
-    async def aclose(self) -> None:
-        await self.stream.aclose()
-
-
-class _Pools(httpx2.AsyncBaseTransport):
-    """A connection pool for each event loop: connections die with the loop that opened them.
-
-    Every run has a loop of its own, so a second one in the same kernel must not get the first one's.
-    """
-
-    def __init__(self) -> None:
-        self.pools: weakref.WeakKeyDictionary[Any, httpx2.AsyncHTTPTransport] = weakref.WeakKeyDictionary()
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        loop = asyncio.get_running_loop()
-        if loop not in self.pools:
-            self.pools[loop] = httpx2.AsyncHTTPTransport()
-        return await self.pools[loop].handle_async_request(request)
-
-    async def aclose(self) -> None:
-        pool = self.pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.aclose()
-
-
 class Backend:
     """A named way to the API; `simulated` says what a report must say about it."""
 
     def __init__(
-        self, name: str, client: genai.Client, service: str, simulated: str | None, pools: _Pools | None = None
+        self, name: str, client: genai.Client, service: str, simulated: str | None, pools: Pools | None = None
     ):
         self.name, self.client, self.service, self.simulated, self._pools = name, client, service, simulated, pools
 
@@ -171,8 +103,8 @@ class Backend:
         # base64 alphabet, unknown fields are refused, and a request costs twice the time.
         options = types.HttpOptions(extra_body={"contents": list(contents)})
         asked = {"model": model, "contents": "", "config": config.model_copy(update={"http_options": options})}
-        taken = _Taken()
-        token = _taken.set(taken)
+        taken = Taken()
+        token = taking.set(taken)
         try:
             if stream:
                 async for _ in await self.client.aio.models.generate_content_stream(**asked):
@@ -189,7 +121,7 @@ class Backend:
             if not taken.response:
                 raise Rejected(None, {}, None, f"{type(error).__name__}: {error}") from None
         finally:
-            _taken.reset(token)
+            taking.reset(token)
         return _exchange(taken, stream)
 
     async def interact(self, request: dict[str, Any]) -> Exchange:
@@ -201,8 +133,8 @@ class Backend:
 
         # As above: through the SDK's types a step loses its nulls, and a long history takes six times as long.
         settings = {**request, "input": "", "extra_body": {"input": request["input"]}}
-        taken = _Taken()
-        token = _taken.set(taken)
+        taken = Taken()
+        token = taking.set(taken)
         try:
             await self.client.aio.interactions.create(**settings, automatic_continuation=False)
         except errors.APIConnectionError as error:
@@ -217,7 +149,7 @@ class Backend:
             if not taken.response:
                 raise Rejected(None, {}, None, f"{type(error).__name__}: {error}") from None
         finally:
-            _taken.reset(token)
+            taking.reset(token)
         return _exchange(taken, False)
 
 
@@ -230,11 +162,11 @@ def _kind(code: int, body: dict[str, Any]) -> type[ApiFailure]:
     return Refused if code == 400 and not bad_key else Rejected
 
 
-def _sent(taken: _Taken) -> dict[str, Any] | None:
+def _sent(taken: Taken) -> dict[str, Any] | None:
     return json.loads(taken.request) if taken.request else None
 
 
-def _got(taken: _Taken, stream: bool) -> list[dict[str, Any]]:
+def _got(taken: Taken, stream: bool) -> list[dict[str, Any]]:
     """Return the chunks of a stream that had arrived whole before it failed."""
     return [c for c in _chunks(taken.response) if "error" not in c] if stream else []
 
@@ -251,7 +183,7 @@ def _chunks(raw: bytes) -> list[dict[str, Any]]:
     return [c for c in found if isinstance(c, dict)]
 
 
-def _exchange(taken: _Taken, stream: bool) -> Exchange:
+def _exchange(taken: Taken, stream: bool) -> Exchange:
     if stream:
         body: Any = _chunks(taken.response)
         failed = next((c for c in body if "error" in c), None)
@@ -307,7 +239,7 @@ def gemini(base_url: str | None = None) -> Backend:
     if not key and not (vertex and os.environ.get("GOOGLE_CLOUD_PROJECT")):
         raise NoKey(NO_KEY)
     base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL")
-    pools = _Pools()
+    pools = Pools()
     client = _client(pools, **({} if vertex else {"api_key": key}), base_url=base_url)
     return Backend("gemini", client, VERTEX if vertex else DEVELOPER, None, pools)
 

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from .. import models, rules
 from ..models import DEVELOPER, VERTEX, Profile
@@ -141,8 +142,8 @@ class _Emulator:
         if not streamed:
             return _json(bodies[0])
         if sse:
-            return StreamingResponse(_events(bodies, fault), headers={"content-type": "text/event-stream"})
-        return StreamingResponse(_array(bodies, fault), media_type=_JSON)
+            return _Stream(_events(bodies, fault), headers={"content-type": "text/event-stream"})
+        return _Stream(_array(bodies, fault), media_type=_JSON)
 
     async def _answer(
         self, body: dict[str, Any], profile: Profile, fault: Fault | None, streamed: bool
@@ -186,10 +187,19 @@ class _Emulator:
         return read(body, profile), any(f.rule == "id_mismatch" for f in findings)
 
 
+class _Stream(StreamingResponse):
+    """A stream without Starlette's watch for clients that leave: it ends soon, and servers drop what comes late."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
+
+
+_LINE = json.JSONEncoder(ensure_ascii=False, separators=(",", ": "))
+
+
 async def _events(chunks: list[dict[str, Any]], fault: Fault | None) -> AsyncIterator[bytes]:
     async for chunk in _until(chunks, fault):
-        text = json.dumps(chunk, ensure_ascii=False, separators=(",", ": "))
-        yield b"data: " + text.encode("utf-8", "replace") + b"\r\n\r\n"
+        yield b"data: " + _LINE.encode(chunk).encode("utf-8", "replace") + b"\r\n\r\n"
 
 
 async def _array(chunks: list[dict[str, Any]], fault: Fault | None) -> AsyncIterator[bytes]:
