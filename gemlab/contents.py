@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import operator
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,15 +50,17 @@ def _camel(key: str) -> str:
 def normalise(value: Any) -> Any:
     """Return the JSON value with field names in camelCase; what is camelCase already is shared, not copied."""
     if isinstance(value, list):
-        items = [normalise(v) for v in value]
-        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+        items = [normalise(v) if isinstance(v, dict | list) else v for v in value]
+        return value if all(map(operator.is_, items, value)) else items
     if not isinstance(value, dict):
         return value
     out = {}
+    same = True
     for key, item in value.items():
         name = _camel(key) if isinstance(key, str) else key
-        out[name] = item if name in OPAQUE else normalise(item)
-    same = len(out) == len(value) and all(k in value and out[k] is value[k] for k in out)
+        read = normalise(item) if isinstance(item, dict | list) and name not in OPAQUE else item
+        same = same and name == key and read is item
+        out[name] = read
     return value if same else out
 
 
@@ -149,7 +152,12 @@ def is_blank(part: Part) -> bool:
 def parts(content: Content) -> list[Part]:
     """Return the content's parts; a content without any gives an empty list."""
     found = content.get("parts")
-    return [p for p in found if isinstance(p, dict)] if isinstance(found, list) else []
+    if not isinstance(found, list):
+        return []
+    for part in found:
+        if not isinstance(part, dict):
+            return [p for p in found if isinstance(p, dict)]
+    return found
 
 
 def is_model(content: Content) -> bool:
@@ -259,8 +267,11 @@ def canonical(value: Any) -> str:
     return _canonical(_whole(value)) if ".0" in text else text
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
+
+
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
+    return _ENCODER.encode(value)
 
 
 def _whole(value: Any) -> Any:

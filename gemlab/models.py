@@ -5,6 +5,7 @@ Where recorded traffic leaves a point open, it is a field here, so that an exper
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, replace
 from typing import Literal, get_args, get_type_hints
@@ -95,6 +96,7 @@ def is_known(model: str) -> bool:
     return _base(model.removeprefix("models/")) is not None
 
 
+@functools.lru_cache(maxsize=1024)
 def _base(name: str) -> Profile | None:
     prefixes = [k for k in _KNOWN if name == k or name.startswith(k + "-")]
     return _KNOWN[max(prefixes, key=len)] if prefixes else None

@@ -93,15 +93,17 @@ def stream(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> 
     origin = _origin(view, profile)
     chunks: list[dict[str, Any]] = []
     sent: list[Part] = []
+    made = 0
     for number, group in enumerate(groups):
         sent += group
+        made += _made(group)
         last = number == len(groups) - 1
         message = CALLS_MESSAGE if last and reply.calls and not profile.strict else None
         candidate = _candidate(group, profile, {"finishReason": "STOP"} if last else {}, message)
         if last:
-            counts = usage.metadata(profile, prompt, _made(sent), thoughts)
+            counts = usage.metadata(profile, prompt, made, thoughts)
         else:
-            counts = _counts_so_far(sent, groups, prompt, thoughts, profile)
+            counts = _counts_so_far(sent, made, groups, prompt, thoughts, profile)
         chunks.append(_body(candidate, counts, profile, origin))
     return chunks
 
@@ -130,7 +132,12 @@ def _body(
 
 
 def _counts_so_far(
-    sent: Sequence[Part], groups: Sequence[Sequence[Part]], prompt: dict[str, int], thoughts: int, profile: Profile
+    sent: Sequence[Part],
+    made: int,
+    groups: Sequence[Sequence[Part]],
+    prompt: dict[str, int],
+    thoughts: int,
+    profile: Profile,
 ) -> dict[str, Any]:
     """Return the usage of a chunk that is not the last: 2.5 counts thoughts as they come, 3.x when they are over.
 
@@ -141,7 +148,7 @@ def _counts_so_far(
     if profile.family == "gemini-2":
         return usage.metadata(profile, prompt, 0, 0)
     if not wire.is_thought(sent[-1]):
-        return usage.metadata(profile, prompt, _made(sent), thoughts)
+        return usage.metadata(profile, prompt, made, thoughts)
     if profile.strict:
         return usage.metadata(profile, prompt, 0, 0)
     said = sum(len(p["text"]) for p in sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 from collections.abc import Sequence
@@ -52,7 +53,11 @@ class View:
 
         Leaving signatures out gives arms with the same visible history the same draws (common random numbers).
         """
-        return draws(self.seed, purpose, self.contents)
+        return _draws(self.seed, purpose, self._said)
+
+    @functools.cached_property
+    def _said(self) -> str:
+        return _said(self.contents)
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,16 @@ class Reply:
 
 def draws(seed: Any, purpose: str, contents: Sequence[Content]) -> random.Random:
     """Return the random stream for a seed, a purpose and what the contents say, signatures and ids aside."""
-    text = f"{seed}|{purpose}|{wire.canonical(_visible(contents))}"
+    return _draws(seed, purpose, _said(contents))
+
+
+def _draws(seed: Any, purpose: str, said: str) -> random.Random:
+    text = f"{seed}|{purpose}|{said}"
     return random.Random(hashlib.sha256(text.encode(errors="replace")).digest())
+
+
+def _said(contents: Sequence[Content]) -> str:
+    return wire.canonical(_visible(contents))
 
 
 class Model(Protocol):
