@@ -35,7 +35,7 @@ def table(results: Results) -> pd.DataFrame:
     rows = []
     for arm, one in results.summary()["arms"].items():
         variant, argument = pruning.parse(pruned[arm])
-        budgeted = variant in pruning.BUDGETED
+        budgeted = variant in (*pruning.BUDGETED, "summarise")
         rows.append(
             {
                 "arm": arm,
