@@ -29,7 +29,7 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
     On the real API: prints what the run will take, and raises BadInput unless `yes`. Raises BadInput and
     backends.NoKey.
     """
-    parameters = checked({**experiment.parameters, **given}, experiment.notebook)
+    parameters = _absolute(checked({**experiment.parameters, **given}, experiment.notebook))
     names = ("arms", "task", "model", "instances", "repeats", "seed")
     try:
         specs = trials.plan(**{n: parameters[n] for n in names}) if set(names) <= set(parameters) else []
@@ -50,6 +50,28 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
         raise BadInput("this spends money on the real API: add --yes to go on")
     asyncio.run(_reachable(backend, parameters["model"]))
     return parameters
+
+
+def _absolute(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the paths of files made absolute: the notebook works in the run's folder.
+
+    A path is what `traces` lists and what a name that ends in `_file` holds. Raises BadInput for one that is not
+    there.
+    """
+
+    def path(text: str) -> str:
+        found = Path(text).expanduser().resolve()
+        if not found.exists():
+            raise BadInput(f"no file or folder {text}")
+        return str(found)
+
+    made = dict(parameters)
+    for name, value in parameters.items():
+        if name == "traces":
+            made[name] = [path(str(v)) for v in value]
+        elif name.endswith("_file") and value:
+            made[name] = path(value)
+    return made
 
 
 async def _reachable(backend: backends.Backend, model: str) -> None:

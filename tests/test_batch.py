@@ -47,6 +47,16 @@ def test_a_notebook_that_does_not_end_is_a_failed_run(tmp_path, cells, words):
     assert not experiment.is_done(tmp_path / "run") and not (tmp_path / "run" / "report.html").exists()
 
 
+def test_files_among_the_parameters_are_found_from_where_the_user_stands(tmp_path, monkeypatch):
+    tested = tiny(tmp_path, END, parameters='out: str = ""\ntraces: list = []\nday_file: str = ""')
+    (tmp_path / "a.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    found = batch.prepare(tested, {"traces": ["a.jsonl"], "day_file": "a.jsonl"}, False)
+    assert found["traces"] == [str(tmp_path / "a.jsonl")] and found["day_file"] == str(tmp_path / "a.jsonl")
+    with pytest.raises(BadInput, match="gone"):
+        batch.prepare(tested, {"traces": ["gone"]}, False)
+
+
 def ab(tmp_path, **given):
     chosen = experiment.load("signature_ab")
     return chosen, batch.prepare(chosen, {"instances": 3, **given}, False, str(tmp_path / "run"))
