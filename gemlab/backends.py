@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -241,7 +242,14 @@ def gemini(base_url: str | None = None) -> Backend:
     base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL")
     pools = Pools()
     client = _client(pools, **({} if vertex else {"api_key": key}), base_url=base_url)
-    return Backend("gemini", client, VERTEX if vertex else DEVELOPER, None, pools)
+    elsewhere = f"answered by {_address(base_url)}, not by Google's own address" if base_url else None
+    return Backend("gemini", client, VERTEX if vertex else DEVELOPER, elsewhere, pools)
+
+
+def _address(url: str) -> str:
+    """Return a URL's scheme, host and port: what else stands in it may be a secret."""
+    found = urlsplit(url)
+    return f"{found.scheme}://{found.hostname}" + (f":{found.port}" if found.port else "")
 
 
 def get(name: str, base_url: str | None = None) -> Backend:

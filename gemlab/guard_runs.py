@@ -117,7 +117,7 @@ def reading(rows: pd.DataFrame, simulated: str | None) -> list[str]:
     for task, group in rows.groupby("task", sort=False):
         parts = [f"{r.arm} {r.completed:.0%} in {r.requests:.1f} requests" for r in group.itertuples()]
         lines.append(f"{task}: " + ", ".join(parts) + ".")
-    if simulated:
+    if simulated == backends.SCRIPTED:
         lines.append(
             f"{simulated[0].upper()}{simulated[1:]}. That it loops, and how often it heeds a notice (the same in "
             "either place), was put in; what a guard costs the healthy and saves the looping follows from it."

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import metrics, stats, tables
+from . import backends, metrics, stats, tables
 from .trial import OUTCOMES
 
 if TYPE_CHECKING:
@@ -122,7 +122,10 @@ class Results:
 
     def notes(self) -> list[str]:
         """Return what has to be read beside the numbers."""
-        notes = [_NOTE_SCRIPTED] if self.simulated else ["Measured on the real API."]
+        elsewhere = (
+            f"{self.simulated[:1].upper()}{self.simulated[1:]}." if self.simulated else "Measured on the real API."
+        )
+        notes = [_NOTE_SCRIPTED if self.simulated == backends.SCRIPTED else elsewhere]
         warnings = sorted({w for t in self.traces for w in t["warnings"]})
         notes += [f"Model pin: {w}." for w in warnings]
         for arm in self.arms:
@@ -167,7 +170,9 @@ class Results:
             cause = f" ({refused} trials were refused, not failed by the model)" if percent and refused else ""
             verdict = _verdict(low, high, c["equivalence"], c["p_adjusted"])
             lines.append(f"{c['arm']} against {c['control']}: {shown} {unit}, {verdict}{cause}.")
-        lines += [n for n in self.notes() if "refused" in n or n.startswith(("Scripted", "Measured", "Model pin"))]
+        lines += [
+            n for n in self.notes() if "refused" in n or n.startswith(("Scripted", "Measured", "Answered", "Model pin"))
+        ]
         return "\n".join(f"- {line}" for line in lines)
 
     def write(self, path: Path) -> dict[str, Any]:

@@ -33,3 +33,12 @@ def test_one_backend_serves_several_runs(served, tmp_path):
 
 async def test_one_backend_serves_several_runs_inside_an_event_loop(served, tmp_path):
     test_one_backend_serves_several_runs(served, tmp_path)
+
+
+def test_another_address_than_googles_is_named_without_what_may_be_secret(monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    monkeypatch.delenv("GOOGLE_GENAI_USE_VERTEXAI", raising=False)
+    monkeypatch.delenv("GOOGLE_GEMINI_BASE_URL", raising=False)
+    assert backends.gemini().simulated is None
+    other = backends.gemini("https://user:secret@proxy.test:8443/path?key=secret")
+    assert other.simulated == "answered by https://proxy.test:8443, not by Google's own address"
