@@ -10,9 +10,8 @@ from .rounds import Round
 from .summaries import Summary
 from .tasks import Called
 
-# Outcomes and the reasons of an unfinished one.
+# An unfinished one has a reason: max_steps, guard, empty or malformed.
 OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")
-REASONS = ("max_steps", "guard", "empty", "malformed")
 
 
 @dataclass(frozen=True)
