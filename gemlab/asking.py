@@ -91,7 +91,7 @@ def _shown(trial: Trial) -> list[Content]:
     cut = max(trial.rebuilt - trial.since, 0)
     received = trial.received[trial.since :]
     received = history.closed([*history.rebuild(received[:cut]), *received[cut:]])
-    return history.get(trial.spec.arm.history)(received)
+    return history.get(trial.spec.arm.history, trial.donor)(received)
 
 
 def _summariser(trial: Trial) -> Summarise | None:
@@ -181,6 +181,8 @@ def _config(task: Task, spec: Spec, request: int, final: bool) -> types.Generate
 
     seed = (spec.seed * 1_000_003 + spec.repeat * 15_485_863 + request * 7_919) % 2**31
     changes: dict[str, Any] = {"seed": seed}
+    if spec.arm.thinking == "off":
+        changes["thinking_config"] = types.ThinkingConfig(thinking_budget=0)
     if final:
         calling = types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.NONE)
         changes["tool_config"] = types.ToolConfig(function_calling_config=calling)

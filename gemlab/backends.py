@@ -208,23 +208,30 @@ def simulated(app: Any = None, transport: httpx2.AsyncBaseTransport | None = Non
     """Return the embedded emulator as a backend, in-process (no socket); by default with all tasks' plans."""
     if transport is None:
         transport = StreamingASGITransport(app if app is not None else emulator())
+    return embedded("sim", transport, SCRIPTED)
+
+
+def embedded(name: str, transport: httpx2.AsyncBaseTransport, simulated: str) -> Backend:
+    """Return a backend over an emulator's transport; `simulated` says what stands behind it."""
     client = _client(transport, api_key="emulator", base_url="http://emulator")
-    return Backend("sim", client, DEVELOPER, SCRIPTED)
+    return Backend(name, client, DEVELOPER, simulated)
 
 
 def emulator(model: str = "scripted", parameters: Any = None, **options: Any) -> Any:
     """Return the emulator's ASGI app with all tasks' plans behind it; `options` are create_app's.
 
-    `model`: `scripted`, which follows the plan of a task it knows by its tools and is the tour for any other, or
-    `tour` for every request. Raises ValueError for any other.
+    `model`: `scripted`, which follows the plan of a task it knows by its tools and is the tour for any other,
+    `tour` for every request, or a language model by the name of its backend. Raises ValueError for any other.
     """
-    from . import tasks
+    from . import language, tasks
     from .emulator.app import create_app
     from .emulator.scripted import ScriptedModel
     from .emulator.tour import TourModel
 
+    if language.is_language(model):
+        return create_app(language.model(model)[0], **options)
     if model not in ("scripted", "tour"):
-        raise ValueError(f"unknown model {model!r}; known: scripted, tour")
+        raise ValueError(f"unknown model {model!r}; known: scripted, tour, {language.KNOWN}")
     tour = TourModel()
     chosen = tour if model == "tour" else ScriptedModel(tasks.plans(), parameters, otherwise=tour)
     return create_app(chosen, **options)
@@ -253,12 +260,16 @@ def _address(url: str) -> str:
 
 
 def get(name: str, base_url: str | None = None) -> Backend:
-    """Return a backend by name (`sim` or `gemini`); raises ValueError for any other."""
+    """Return a backend by name: `sim`, `gemini`, `gguf:FILE` or `openai:URL#MODEL`; raises ValueError for others."""
+    from . import language
+
     if name == "sim":
         return simulated()
     if name == "gemini":
         return gemini(base_url)
-    raise ValueError(f"unknown backend {name!r}; known: sim, gemini")
+    if language.is_language(name):
+        return language.backend(name)
+    raise ValueError(f"unknown backend {name!r}; known: sim, gemini, {language.KNOWN}")
 
 
 def _client(transport: httpx2.AsyncBaseTransport, base_url: str | None, **options: Any) -> genai.Client:

@@ -101,6 +101,31 @@ def sweep(
 
 
 @app.command()
+def model(
+    name: Annotated[str, typer.Argument(help="fetch this one, accepting its licence; all are listed if left out")] = "",
+) -> None:
+    """List the small language models that are known, or fetch one for `--backend gguf:FILE`."""
+    import shlex
+    import signal
+
+    from . import weights
+
+    if not name:
+        print(f"{weights.listing()}\n\nAny other GGUF file serves as well: --backend gguf:FILE")
+        return
+    chosen = weights.known(name)
+    if weights.is_right(chosen):
+        print(f"{name} is here already")
+    else:
+        print(f"fetching {name}: {chosen.bytes / 1e6:.0f} MB, licence {chosen.licence}", flush=True)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the installer ends and its files go
+        weights.fetch(chosen)
+        print(f"licence  {weights.terms(chosen)}")
+    quoted = shlex.quote(str(weights.place(chosen)))
+    print(f"model    {weights.place(chosen)}\nuse it   --backend gguf:{quoted}, or export GEMLAB_GGUF={quoted}")
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed
@@ -124,8 +149,8 @@ def main() -> None:
 
 def _exit_code(error: Exception) -> int | None:
     """Return the exit code of an error that is the user's or the run's, None for one that is ours."""
-    from . import backends, batch, experiment, trace
+    from . import backends, batch, experiment, trace, weights
 
     if isinstance(error, experiment.BadInput | backends.NoKey | trace.TraceError):
         return 2
-    return 1 if isinstance(error, batch.RunFailed | OSError) else None
+    return 1 if isinstance(error, batch.RunFailed | weights.FetchFailed | OSError) else None

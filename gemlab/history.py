@@ -7,6 +7,7 @@ what a strategy leaves alone it passes on as the very same object. The right one
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from . import contents as wire
@@ -24,6 +25,7 @@ from .history_faults import (
     split,
     strip,
     strip_past_turns,
+    swap,
     text_only,
 )
 
@@ -40,12 +42,16 @@ _ALL: tuple[Strategy, ...] = (
     copy_to_siblings, json_text, nested, sdk_chat,
 )  # fmt: skip
 STRATEGIES: dict[str, Strategy] = {f.__name__: f for f in _ALL}
+# Both are `swap`: they differ in whose signatures the run supplies (`donors`).
+DONATED = ("placebo", "neutral")
 
 
-def get(name: str) -> Strategy:
-    """Return a strategy by name; raises ValueError that names the known ones."""
+def get(name: str, donor: Sequence[str] = ()) -> Strategy:
+    """Return a strategy by name, one that swaps with the `donor`'s signatures; raises ValueError for unknown names."""
+    if name in DONATED:
+        return functools.partial(swap, donor=donor)
     if name not in STRATEGIES:
-        raise ValueError(f"unknown history strategy {name!r}; known: {', '.join(STRATEGIES)}")
+        raise ValueError(f"unknown history strategy {name!r}; known: {', '.join((*STRATEGIES, *DONATED))}")
     return STRATEGIES[name]
 
 

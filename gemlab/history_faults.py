@@ -1,11 +1,13 @@
 """The ways in which clients are reported to damage a history, each a strategy that an arm can name.
 
-Pure functions like all strategies: none changes what it is given, and what one leaves alone stays the very same
-object. Which of them the API refuses, and which it takes in silence, is for `rules.check` to say.
+`swap` is no such way but the control for them. Pure functions like all strategies: none changes what it is given,
+and what one leaves alone stays the very same object. Which of them the API refuses, and which it takes in silence,
+is for `rules.check` to say.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from . import contents as wire
@@ -58,6 +60,28 @@ def dummy(contents: Sequence[Content]) -> list[Content]:
         return _unsigned(part)
 
     return _each_part(contents, replace)
+
+
+def swap(contents: Sequence[Content], donor: Sequence[str]) -> list[Content]:
+    """Put a donor's signatures (base64) in the place of those received: the form right, the content wrong.
+
+    The n-th content with a signature gets the donor's n-th, or its last where it has fewer, on the part that
+    carried the content's first one; the others in that content are dropped. None is put where none was. Raises
+    ValueError for a donor without signatures.
+    """
+    if not donor:
+        raise ValueError("no signatures of a donor to put in the place of those received")
+    left = itertools.chain(donor, itertools.repeat(donor[-1]))
+
+    def swapped(_: int, parts: list[Part]) -> list[list[Part]]:
+        first = next((i for i, part in enumerate(parts) if part.get("thoughtSignature")), None)
+        if first is None:
+            return [parts]
+        kept = [_unsigned(part) for part in parts]
+        kept[first] = _signed(parts[first], next(left))
+        return [[part for part in kept if part is not None]]
+
+    return _each_content(contents, swapped)
 
 
 def strip_past_turns(contents: Sequence[Content]) -> list[Content]:
@@ -219,6 +243,10 @@ def _same(after: Sequence[Part], before: Sequence[Part]) -> bool:
 def _each_part(contents: Sequence[Content], change: Callable[[int, Part], Part | None]) -> list[Content]:
     """Change each of the model's parts, given the index of its content; None leaves the part out."""
     return _each_content(contents, lambda i, parts: [[new for part in parts if (new := change(i, part)) is not None]])
+
+
+def _signed(part: Part, signature: str) -> Part:
+    return part if part.get("thoughtSignature") == signature else {**part, "thoughtSignature": signature}
 
 
 def _unsigned(part: Part) -> Part | None:

@@ -22,8 +22,11 @@ NAMES = (STATEFUL, STATELESS)
 
 
 def check(arm: Arm) -> None:
-    """Raise ValueError where an arm prunes, rebuilds or streams what the Interactions API is to keep."""
-    for name, only in (("pruning", "none"), ("transport", "unary"), ("retry", "resend")):
+    """Raise ValueError where an arm prunes, rebuilds or streams what the Interactions API is to keep.
+
+    Nor does that API know a thinkingBudget.
+    """
+    for name, only in (("pruning", "none"), ("transport", "unary"), ("retry", "resend"), ("thinking", "on")):
         if getattr(arm, name) != only:
             raise ValueError(f"history {arm.history!r} goes with {name} {only!r} alone, not {getattr(arm, name)!r}")
 

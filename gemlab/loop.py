@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,11 +24,14 @@ from .trial import End, Spec, Trial
 _MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 
 
-async def run(backend: Backend, spec: Spec) -> Trial:
-    """Run one trial to its outcome; infrastructure trouble is an outcome too, never an exception."""
+async def run(backend: Backend, spec: Spec, donor: Sequence[str] = ()) -> Trial:
+    """Run one trial to its outcome; infrastructure trouble is an outcome too, never an exception.
+
+    `donor`: the signatures for a history strategy that swaps them; raises ValueError where such a one has none.
+    """
     task = tasks.get(spec.task)
     instance = task.instance(spec.seed)
-    trial = Trial(spec)
+    trial = Trial(spec, donor=donor)
     started = time.perf_counter()
     try:
         for message in instance.messages:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ class Arm:
 
     `transport`: unary or stream. `retry`: resend (the same bytes) or rebuild (the article's mistake: on an error
     the conversation so far is reconstructed from names and arguments). `fallback`: none, same_family(MODEL) or
-    any(MODEL).
+    any(MODEL). `thinking`: on (as the model does by itself) or off (asked with a thinkingBudget of 0).
     """
 
     name: str
@@ -30,6 +31,7 @@ class Arm:
     transport: str = "unary"
     retry: str = "resend"
     fallback: str = "none"
+    thinking: str = "on"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Trial:
     `model`: the one asked now, another than the spec's after a fallback. `since`: where the
     conversation begins, after a fallback that began a new one. `rebuilt`: how many of the contents a
     retry has reconstructed. `summaries`: the model's own, of its old steps. `question`: the newest user message.
+    `donor`: the signatures that go out in the place of its own, where the history strategy swaps them.
     """
 
     spec: Spec
@@ -73,6 +76,7 @@ class Trial:
     since: int = 0
     rebuilt: int = 0
     summaries: list[Summary] = field(default_factory=list)
+    donor: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.model = self.model or self.spec.model

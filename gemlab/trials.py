@@ -11,15 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import asking, guards, history, interacting, loop, tasks, trace
+from . import asking, guards, history, interacting, loop, models, tasks, trace
 from .backends import Backend
+from .donors import Donors, given
 from .trial import Arm, Spec
 
-# Outcomes after which a trial is done; a failed one is run again on resume.
 TRANSPORTS = ("unary", "stream")
 RETRIES = ("resend", "rebuild")
+THINKING = ("on", "off")
+# Outcomes after which a trial is done; a failed one is run again on resume.
 TERMINAL = ("completed", "wrong", "unfinished", "refused")
-_FIELDS = ("arm", "task", "model", "seed", "backend")
 
 
 def arm(value: str | dict[str, str]) -> Arm:
@@ -41,7 +42,7 @@ def arm(value: str | dict[str, str]) -> Arm:
         history.get(made.history)
     asking.check_pruning(made.pruning)
     guards.get(made.guard)
-    for name, known in (("transport", TRANSPORTS), ("retry", RETRIES)):
+    for name, known in (("transport", TRANSPORTS), ("retry", RETRIES), ("thinking", THINKING)):
         if getattr(made, name) not in known:
             raise ValueError(f"unknown {name} {getattr(made, name)!r}; known: {', '.join(known)}")
     asking.fallback(made.fallback)
@@ -58,13 +59,14 @@ def plan(
 ) -> list[Spec]:
     """Return the trials in running order: instance by instance, the arms of each pair in random order.
 
-    Raises ValueError for unknown names, duplicate arms, or counts below one.
+    Raises ValueError for unknown names, duplicate arms, counts below one, or thinking "off" on a model that cannot.
     """
     made = [arm(a) for a in arms]
     duplicates = sorted({a.name for a in made if [b.name for b in made].count(a.name) > 1})
     if duplicates or not made:
         raise ValueError(f"every arm needs a name of its own: {', '.join(duplicates) or 'there is none'}")
     tasks.get(task)
+    _check_thinking(made, model)
     if instances < 1 or repeats < 1:
         raise ValueError(f"instances and repeats start at 1, not {instances} and {repeats}")
     order = random.Random(f"order {seed}")
@@ -77,19 +79,32 @@ def plan(
     return specs
 
 
+def _check_thinking(arms: Sequence[Arm], model: str) -> None:
+    """Refuse an arm that would think although it is said not to: from 3 on a budget of 0 switches nothing off."""
+    off = [a.name for a in arms if a.thinking == "off"]
+    served = models.serve(model)
+    if off and models.is_known(served) and models.profile(served).strict:
+        raise ValueError(f'{model} thinks whatever is asked: no thinking "off" for {", ".join(off)}')
+
+
 def run(
     specs: Sequence[Spec],
     backend: Backend,
     path: Path,
     concurrency: int = 8,
     progress: Callable[[str], None] | None = print,
+    *,
+    whole: Sequence[Spec] | None = None,
+    donors: Donors | None = None,
 ) -> list[dict[str, Any]]:
-    """Run the trials that `path` does not hold yet, append each as it ends, return all traces.
+    """Run the trials that `path` does not hold yet, append each as it ends, return all traces of `specs`.
 
-    Works inside a notebook's running event loop and outside of one. Raises ValueError where two trials have
-    one id or the file holds trials of other settings, OSError where it cannot be written.
+    `whole`: the plan that `specs` are a part of, whose other trials the file may hold too. `donors`: for arms that
+    send another trial's signatures. Works inside a notebook's running event loop and outside of one. Raises
+    ValueError where two trials have one id, an arm has no donor or the file holds trials of other settings,
+    OSError where it cannot be written.
     """
-    return _outside_of_loops(run_async(specs, backend, path, concurrency, progress))
+    return outside_of_loops(run_async(specs, backend, path, concurrency, progress, whole=whole, donors=donors))
 
 
 def run_all(jobs: Sequence[tuple[Sequence[Spec], Backend, Path]], concurrency: int) -> list[dict[str, Any]]:
@@ -101,7 +116,7 @@ def run_all(jobs: Sequence[tuple[Sequence[Spec], Backend, Path]], concurrency: i
     async def together() -> list[list[dict[str, Any]]]:
         return await asyncio.gather(*(run_async(*job, concurrency, None) for job in jobs))
 
-    return [one for traces in _outside_of_loops(together()) for one in traces]
+    return [one for traces in outside_of_loops(together()) for one in traces]
 
 
 async def run_async(
@@ -110,12 +125,16 @@ async def run_async(
     path: Path,
     concurrency: int = 8,
     progress: Callable[[str], None] | None = print,
+    *,
+    whole: Sequence[Spec] | None = None,
+    donors: Donors | None = None,
 ) -> list[dict[str, Any]]:
     """Like `run`, for callers with an event loop of their own."""
     twice = sorted(name for name, n in Counter(s.id for s in specs).items() if n > 1)
     if twice:
         raise ValueError(f"every trial needs an id of its own: {', '.join(twice)}")
-    done = finished(specs, backend.name, path)
+    donor = {s.id: given(s, donors) for s in specs}
+    done = finished(specs, backend.name, path, whole)
     todo = [s for s in specs if s.id not in done]
     report = _Progress(len(specs), len(done), progress)
     queue = iter(todo)
@@ -125,7 +144,7 @@ async def run_async(
 
         async def work() -> None:
             for spec in queue:
-                trial = await loop.run(backend, spec)
+                trial = await loop.run(backend, spec, donor[spec.id])
                 done[spec.id] = trace.pack(trial, backend.name)
                 file.write(trace.dumps(done[spec.id]))
                 file.flush()
@@ -143,26 +162,39 @@ async def run_async(
     return [done[s.id] for s in specs]
 
 
-def finished(specs: Sequence[Spec], backend: str, path: Path) -> dict[str, dict[str, Any]]:
-    """Return the traces of done trials by id; raises ValueError where the file's are of other settings."""
-    if not path.exists():
-        return {}
-    wanted = {s.id: s for s in specs}
+def finished(
+    specs: Sequence[Spec], backend: str, path: Path, whole: Sequence[Spec] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the traces of done trials of `specs` by id.
+
+    Raises ValueError where the file's are of other settings than those of `whole`, the plan that `specs` are a part
+    of, or where they are no part of it.
+    """
+    wanted, planned = ({s.id: s for s in some} for some in (specs, specs if whole is None else whole))
+    strange = [name for name, spec in wanted.items() if planned.get(name) != spec]
+    if strange:
+        raise ValueError(f"trials that the whole plan does not hold: {', '.join(strange)}")
     done = {}
-    for one in trace.read(path):
-        spec = wanted.get(one["trial"])
+    for one in trace.read(path) if path.exists() else ():
+        spec = planned.get(one["trial"])
         if spec is None:
             raise ValueError(f"{path} holds trial {one['trial']}, which this run does not: choose another folder")
-        asked = {
-            "arm": vars(spec.arm), "task": spec.task, "model": spec.model, "seed": spec.seed,
-            "backend": backend,
-        }  # fmt: skip
-        differing = [f for f in _FIELDS if one.get(f) != asked[f]]
+        asked = {"arm": spec.arm, "task": spec.task, "model": spec.model, "seed": spec.seed, "backend": backend}
+        held = {**one, "arm": _arm_of(one)}
+        differing = [f for f in asked if held.get(f) != asked[f]]
         if differing:
             raise ValueError(f"{path} holds trials with another {', '.join(differing)}: choose another folder")
-        if one["outcome"] in TERMINAL:
+        if one["outcome"] in TERMINAL and one["trial"] in wanted:
             done[spec.id] = one
     return done
+
+
+def _arm_of(one: dict[str, Any]) -> Arm | None:
+    """Return a trace's arm, what was no field yet when it was written by its default; None for fields unknown here."""
+    try:
+        return Arm(**one["arm"])
+    except (KeyError, TypeError):
+        return None
 
 
 class _Progress:
@@ -187,7 +219,7 @@ class _Progress:
             self.say(f"{ran} trials in {seconds:.1f} s: {ran / seconds:.1f} trials per second")
 
 
-def _outside_of_loops(work: Coroutine[Any, Any, Any]) -> Any:
+def outside_of_loops(work: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine to its end, in a thread of its own where this one already runs an event loop."""
     try:
         asyncio.get_running_loop()

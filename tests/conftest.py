@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import socket
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,11 @@ from typing import Any
 import httpx2
 import pytest
 import tenacity
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from gemlab import retry
 
@@ -71,3 +78,62 @@ def slept(monkeypatch):
     quick = functools.partial(tenacity.AsyncRetrying, sleep=sleep)
     monkeypatch.setattr(retry, "tenacity", types.SimpleNamespace(**{**vars(tenacity), "AsyncRetrying": quick}))
     return waited
+
+
+class ModelServer:
+    """A fake OpenAI-compatible server on the loopback address: `answers` in turn, the last one for ever.
+
+    An answer is the text of the message, an HTTP status to refuse with, or a function from the request's body to
+    either. `asked` holds the requests' bodies, `keys` their authorization; a form of structured output that is not
+    in `forms` is refused with 400.
+    """
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = ['{"answer": "done"}']
+        self.asked: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.forms: tuple[str | None, ...] = ("json_schema", "json_object", None)
+        self.models = ["small"]
+        self.finish = "stop"
+        self.usage: dict[str, Any] | None = {
+            "prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 60},
+        }  # fmt: skip
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+                Route("/v1/models", self._list),
+            ]
+        )
+
+    async def _list(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": name} for name in self.models]})
+
+    async def _complete(self, request: Request) -> Response:
+        body = await request.json()
+        self.asked.append(body)
+        self.keys.append(request.headers.get("authorization"))
+        if (body.get("response_format") or {}).get("type") not in self.forms:
+            return JSONResponse({"error": {"message": "unknown response_format"}}, 400)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        answer = answer(body) if callable(answer) else answer
+        if isinstance(answer, int):
+            return JSONResponse({"error": {"message": "no"}}, answer)
+        choice = {"index": 0, "finish_reason": self.finish, "message": {"role": "assistant", "content": answer}}
+        return JSONResponse({"choices": [choice], **({"usage": self.usage} if self.usage else {})})
+
+
+@pytest.fixture
+def model_server():
+    """A running ModelServer; its `url` ends in /v1."""
+    made = ModelServer()
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(made.app(), log_level="warning", lifespan="off", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    made.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    yield made
+    server.should_exit = True
+    thread.join()
+    listener.close()

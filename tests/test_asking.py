@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gemlab import asking, backends, loop, models, trials
+from gemlab import asking, backends, donors, loop, models, trace, trials
 from gemlab import contents as wire
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.scripted import Parameters
@@ -83,6 +83,21 @@ def test_a_fallback_that_fails_too_ends_the_trial():
 )
 def test_models_of_one_family_read_each_others_signatures(one, other, same):
     assert models.same_issuer(one, other) is same
+
+
+@pytest.mark.parametrize("arm", [{}, {"pruning": "summarise(1)"}, {"guard": "article"}])
+def test_a_model_that_is_not_to_think_is_told_so_in_every_request_and_signs_nothing(arm):
+    told = {"thinkingBudget": 0}
+    off = run({"thinking": "off", **arm}, model="gemini-2.5-flash")
+    on = run(arm, model="gemini-2.5-flash")
+    assert off.outcome == on.outcome == "completed" and len(off.steps) == len(on.steps) > 4
+    for trial, expected in ((off, told), (on, None)):
+        sent = [wire.normalise(s["request"])["generationConfig"].get("thinkingConfig") for s in trial.steps]
+        assert sent == [expected] * len(sent)
+    assert "thoughtSignature" not in str([s["response"] for s in off.steps])
+    assert "thoughtsTokenCount" not in str([s["response"] for s in off.steps])
+    assert donors.signatures_of(trace.pack(off, "sim")) == []
+    assert all("thoughtSignature" in str(s["response"]) for s in on.steps if s["response"])
 
 
 @pytest.mark.parametrize("text", ["same_family", "any()", "next(gemini-3.6-flash)", ""])

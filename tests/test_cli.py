@@ -25,6 +25,7 @@ def gemlab(*words, **environment):
         (["run", "signature_ab", "--backend", "gemini"], "GEMINI_API_KEY"),
         (["run", "signature_ab", "--out", "/dev/null/x"], "cannot write"),
         (["serve", "--port", "99999999"], "cannot serve"),
+        (["model", "nope"], "unknown model 'nope'; known: smollm2-135m, gemma3-270m"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words, says):
@@ -62,3 +63,16 @@ def test_a_port_in_use_is_one_line():
         taken.listen()
         done = gemlab("serve", "--port", str(taken.getsockname()[1]))
     assert done.returncode == 2 and "cannot serve" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_models_are_listed_without_fetching_any(tmp_path):
+    done = gemlab("model", GEMLAB_CACHE=str(tmp_path / "cache"))
+    assert done.returncode == 0 and done.stderr == "" and not (tmp_path / "cache").exists()
+    for says in ("smollm2-135m", "Apache-2.0", "gemma3-270m", "Gemma Terms of Use", "./lab model smollm2-135m"):
+        assert says in done.stdout
+
+
+def test_a_model_that_cannot_be_fetched_is_one_line_and_exit_code_1():
+    done = gemlab("model", "smollm2-135m", GEMLAB_CACHE="/dev/null/cache")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "cannot fetch smollm2-135m: Not a directory" in done.stderr

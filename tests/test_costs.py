@@ -23,6 +23,12 @@ def test_the_price_is_that_of_the_price_list():
     assert abs(one.dollars - (0.30 * one.input_tokens + 2.50 * one.output_tokens) / 1e6) < 1e-6
 
 
+def test_arms_that_wait_for_a_donor_are_estimated_like_those_that_send_their_own():
+    arms = [{"name": "x", "history": history} for history in ("preserve", "placebo", "neutral")]
+    plans = [trials.plan([arm], "ecpm", "gemini-2.5-flash", 5) for arm in arms]
+    assert len({costs.estimate(specs) for specs in plans}) == 1
+
+
 def test_an_unlisted_model_has_no_price():
     one = estimate(5, "gemini-2.0-flash")
     assert costs._dollars("gemini-9-nothing", 1, 1) is None

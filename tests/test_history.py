@@ -182,6 +182,72 @@ def test_each_strategy_on_generated_histories(given_turns):
     assert "thoughtSignature" not in json.dumps(rebuilt) and '"id"' not in json.dumps(rebuilt)
 
 
+# --- signatures of a donor ----------------------------------------------------------------------------------
+
+DONOR = ["donor 0", "donor 1"]
+
+
+def test_a_donor_s_signatures_stand_where_the_first_of_each_content_stood():
+    sent = history.swap(TWO_TURNS, DONOR)
+    assert [(i, p["thoughtSignature"]) for i, c in enumerate(sent) for p in c["parts"] if "thoughtSignature" in p] == [
+        (1, "donor 0"), (3, "donor 1"), (5, "donor 1"), (7, "donor 1"),
+    ]  # fmt: skip
+    assert sent[7] == model({"text": "hm", "thought": True}, call("c", "i4", "donor 1"))
+
+
+def test_further_signatures_of_a_content_are_dropped_and_an_empty_part_with_them():
+    answer = model(call("a"), call("b", "i", S1), {"text": "t", "thoughtSignature": S2}, {"thoughtSignature": S3})
+    assert history.swap([user("q"), answer], DONOR) == [
+        user("q"),
+        model(call("a"), call("b", "i", "donor 0"), {"text": "t"}),
+    ]
+    last = model({"text": "answer"}, {"text": "", "thoughtSignature": S1})
+    assert history.swap([last], DONOR) == [model({"text": "answer"}, {"text": "", "thoughtSignature": "donor 0"})]
+
+
+def test_a_part_without_a_signature_gets_none():
+    bare = [user("q"), model(call("a"), {"text": "t", "thoughtSignature": ""}), answers(response("a"))]
+    signed_user = {"role": "user", "parts": [{"text": "x", "thoughtSignature": S1}]}
+    assert all(a is b for a, b in zip(history.swap([*bare, signed_user], DONOR), [*bare, signed_user], strict=True))
+
+
+def first_signed(content):
+    return next((i for i, p in enumerate(content["parts"]) if "thoughtSignature" in p), None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(turns(), st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=5))
+def test_a_swap_on_generated_histories(given_turns, donor):
+    received = [c for turn in given_turns for c in turn]
+    before = copy.deepcopy(received)
+    sent = history.swap(received, donor)
+    assert received == before, "the swap changed its input"
+    assert [bare(p) for p in parts_of(sent)] == [bare(p) for p in parts_of(received)]
+    count = 0
+    for old, new in zip(received, sent, strict=True):
+        at = first_signed(old)
+        if at is None:
+            assert new is old
+            continue
+        expected = donor[count] if count < len(donor) else donor[-1]
+        assert [p.get("thoughtSignature") for p in new["parts"]] == [
+            expected if i == at else None for i in range(len(old["parts"]))
+        ]
+        untouched = [i for i, p in enumerate(old["parts"]) if "thoughtSignature" not in p]
+        assert all(new["parts"][i] is old["parts"][i] for i in untouched)
+        count += 1
+    assert all(a is b for a, b in zip(history.swap(sent, donor), sent, strict=True)), "nothing is left to change"
+
+
+@pytest.mark.parametrize("name", history.DONATED)
+def test_the_arms_that_swap_go_by_name_and_need_a_donor(name):
+    assert history.get(name, DONOR)(TWO_TURNS) == history.swap(TWO_TURNS, DONOR)
+    with pytest.raises(ValueError, match="no signatures of a donor"):
+        history.get(name)(TWO_TURNS)
+    with pytest.raises(ValueError, match=r"known: preserve, strip.*, placebo, neutral"):
+        history.get("keep")
+
+
 # --- open calls ---------------------------------------------------------------------------------------------
 
 CANCELLED = {"error": "cancelled"}

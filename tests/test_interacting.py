@@ -241,7 +241,7 @@ def test_arms_by_name_and_by_object():
 
 @pytest.mark.parametrize(
     ("field", "value"), [("pruning", "steps(3)"), ("pruning", "summarise(3)"), ("transport", "stream"),
-                         ("retry", "rebuild")],
+                         ("retry", "rebuild"), ("thinking", "off")],
 )  # fmt: skip
 @pytest.mark.parametrize("history", ARMS[1:])
 def test_what_cannot_go_together_is_refused_in_one_line(history, field, value):

@@ -264,9 +264,15 @@ def test_every_tool_is_declared_as_it_is(name):
     assert task.first_tool == task.declarations[0]["name"]
 
 
+def test_the_declared_tools_tell_which_plan_is_meant():
+    sets = [plan.tools for plan in tasks.plans()]
+    assert not [(a, b) for a in sets for b in sets if a is not b and a & b]
+
+
 def test_tasks_by_name():
     looping = ["dead-end", "flaky", "polling", "paging"]
-    assert tasks.names() == ["ecpm", "ecpm-two-turns", "search", "chain(20)", "chain(20,turns=4)", *looping]
-    assert len(tasks.plans()) == 7
-    with pytest.raises(ValueError, match="unknown task 'chess'; known: ecpm, ecpm-two-turns, search, chain"):
+    steps = ["ecpm", "ecpm-two-turns", "ecpm-handles", "triage", "search", "chain(20)", "chain(20,turns=4)"]
+    assert tasks.names() == [*steps, *looping]
+    assert len(tasks.plans()) == 9
+    with pytest.raises(ValueError, match="unknown task 'chess'; known: ecpm, ecpm-two-turns, ecpm-handles, triage, "):
         tasks.get("chess")

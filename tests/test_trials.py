@@ -74,6 +74,9 @@ def test_a_plan_depends_on_its_seed_alone():
         ({"arms": [{"name": "a", "pruning": "window(0)"}]}, "keeps nothing"),
         ({"arms": [{"name": "a", "guard": "strict"}]}, "unknown guard preset"),
         ({"arms": [3]}, "not 3"),
+        ({"arms": [{"name": "a", "thinking": "0"}]}, "unknown thinking '0'; known: on, off"),
+        ({"arms": [{"name": "a", "thinking": "off"}], "model": "gemini-3.8-flash"}, "thinks whatever is asked: .* a"),
+        ({"arms": [{"name": "a", "thinking": "off"}], "model": "gemini-flash-latest"}, "thinks whatever is asked"),
         ({"task": "chess"}, "unknown task 'chess'; known: ecpm"),
         ({"instances": 0}, "start at 1"),
         ({"repeats": 0}, "start at 1"),
@@ -150,6 +153,7 @@ def test_a_run_goes_on_where_it_stopped(specs, whole, tmp_path, interrupt, left)
         ({"task": "search"}, "another task"),
         ({"seed": 6}, "another seed"),
         ({"arms": [*ARMS[:2], {"name": "guarded", "guard": "article"}]}, "another arm"),
+        ({"arms": [*ARMS[:2], {"name": "guarded", "guard": "default", "thinking": "off"}]}, "another arm"),
         ({"instances": 3}, "holds trial .*/3/.*, which this run does not"),
         ({"arms": ARMS[:2]}, "holds trial guarded/"),
     ],
@@ -170,6 +174,60 @@ def test_a_file_of_another_backend_is_refused(specs, whole, tmp_path):
     other.name = "gemini"
     with pytest.raises(ValueError, match="another backend"):
         run(specs, path, other)
+
+
+def rewritten(path, target, change):
+    """The file's traces with their arms changed."""
+    traces = [{**one, "arm": change(one["arm"])} for one in trace.read(path)]
+    target.write_text("".join(map(trace.dumps, traces)), "utf-8")
+
+
+def test_traces_from_before_a_field_was_there_go_on_as_its_default(specs, whole, tmp_path):
+    path = tmp_path / "t.jsonl"
+    rewritten(whole[0], path, lambda arm: {k: v for k, v in arm.items() if k != "thinking"})
+    assert len(trials.finished(specs, "sim", path)) == len(specs)
+    off = trials.plan(
+        [{"name": a if isinstance(a, str) else a["name"], "thinking": "off"} for a in ARMS], "ecpm", MODEL, 4, 2, 5
+    )
+    with pytest.raises(ValueError, match="another arm"):
+        trials.finished(off, "sim", path)
+
+
+@pytest.mark.parametrize("change", [lambda arm: {**arm, "mood": "good"}, lambda arm: None, lambda arm: {}])
+def test_an_arm_that_is_not_understood_is_another(specs, whole, tmp_path, change):
+    rewritten(whole[0], tmp_path / "t.jsonl", change)
+    with pytest.raises(ValueError, match="another arm"):
+        trials.finished(specs, "sim", tmp_path / "t.jsonl")
+
+
+# --- parts of a plan ----------------------------------------------------------------------------------------
+
+
+def test_a_part_of_a_plan_runs_in_the_file_of_the_whole(specs, whole, tmp_path):
+    path = tmp_path / "t.jsonl"
+    for part in (specs[:5], specs[12:18], specs[3:14]):
+        found = run(part, path, whole=specs)
+        assert [t["trial"] for t in found] == [s.id for s in part]
+    assert {t["trial"] for t in trace.read(path)} == {s.id for s in specs[:18]}
+    assert set(trials.finished(specs[4:6], "sim", path, specs)) == {s.id for s in specs[4:6]}
+    with pytest.raises(ValueError, match="which this run does not"):
+        run(specs[:5], path)
+    assert [timeless(t) for t in run(specs, path)] == [timeless(t) for t in whole[1]]
+
+
+def test_a_part_is_refused_where_the_file_or_itself_is_of_another_plan(specs, whole, tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(whole[0].read_bytes())
+    for other, why in (
+        (trials.plan(ARMS, "ecpm", MODEL, 4, repeats=2, seed=6), "another seed"),
+        (trials.plan(ARMS, "ecpm", MODEL, 3, repeats=2, seed=5), "holds trial .*/3/"),
+        (trials.plan(ARMS[:2], "ecpm", MODEL, 4, repeats=2, seed=5), "holds trial guarded/"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            run(other[:4], path, whole=other)
+    with pytest.raises(ValueError, match=r"trials that the whole plan does not hold: [^,]*/3/1"):
+        run([specs[0], specs[-1]], path, whole=specs[:-1])
+    assert path.read_bytes() == whole[0].read_bytes()
 
 
 def test_a_trial_without_infrastructure_is_failed_and_run_again(specs, whole, tmp_path, monkeypatch):

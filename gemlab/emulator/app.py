@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -156,6 +157,8 @@ class _Emulator:
             profile = models.profile(fault.served, profile.service, **self.switches)
         view, mismatched = self.judge(body, profile)
         reply = Reply() if mismatched else self.model.respond(view)
+        if inspect.isawaitable(reply):
+            reply = await reply
         if streamed:
             return faults.spoil(fault, forms.stream(reply, body, view, profile), profile)
         return faults.spoil(fault, [forms.unary(reply, body, view, profile)], profile)

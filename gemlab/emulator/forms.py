@@ -73,23 +73,49 @@ def _signs_text(view: View, profile: Profile) -> bool:
 
 def unary(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> dict[str, Any]:
     """Return the body of a generateContent answer."""
+    if reply.finish != "STOP":
+        return _without_output(reply, body, view, profile)
     parts = answer_parts(reply, view, profile)
     end: dict[str, Any] = {"finishReason": "STOP"}
     if usage.plain(profile) and not profile.strict:
         # Drawn: no probabilities stand behind an emulated answer.
         end["avgLogprobs"] = -view.rng("logprobs").expovariate(1)
     message = CALLS_MESSAGE if reply.calls else None
-    prompt = usage.prompt_details(body, view, profile)
-    made, thoughts = _made(parts), usage.thought_tokens(_thought(reply, view))
-    counts = usage.metadata(profile, prompt, made, thoughts)
+    counts = _counts(reply, body, view, profile, _made(parts))
     return _body(_candidate(parts, profile, end, message), counts, profile, _origin(view, profile))
+
+
+def _counts(reply: Reply, body: dict[str, Any], view: View, profile: Profile, made: int) -> dict[str, Any]:
+    """Return the usage of a whole answer: as the runtime counted it, else estimated, with `made` tokens of output."""
+    prompt, thoughts = _taken(reply, body, view, profile)
+    if reply.spent is not None:
+        return usage.metadata(profile, prompt, reply.spent.output, thoughts, reply.spent.cached)
+    return usage.metadata(profile, prompt, made, thoughts)
+
+
+def _taken(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> tuple[dict[str, int], int]:
+    """Return the tokens of the prompt by modality, and those of the thought."""
+    if reply.spent is not None:
+        return {"TEXT": reply.spent.prompt}, reply.spent.thoughts
+    return usage.prompt_details(body, view, profile), usage.thought_tokens(_thought(reply, view))
+
+
+def _without_output(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> dict[str, Any]:
+    """Return the body of an answer that ended without output; what was decoded in vain still counts as thoughts."""
+    candidate: dict[str, Any] = {"content": {}, "finishReason": reply.finish}
+    if not usage.plain(profile):
+        candidate["index"] = 0
+    if reply.message:
+        candidate["finishMessage"] = reply.message
+    return _body(candidate, _counts(reply, body, view, profile, 0), profile, _origin(view, profile))
 
 
 def stream(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> list[dict[str, Any]]:
     """Return the chunks of a streamGenerateContent answer: usage cumulative, responseId constant."""
+    if reply.finish != "STOP":
+        return [_without_output(reply, body, view, profile)]
     groups = _stream_parts(answer_parts(reply, view, profile), profile)
-    prompt = usage.prompt_details(body, view, profile)
-    thoughts = usage.thought_tokens(_thought(reply, view))
+    prompt, thoughts = _taken(reply, body, view, profile)
     origin = _origin(view, profile)
     chunks: list[dict[str, Any]] = []
     sent: list[Part] = []
@@ -101,7 +127,7 @@ def stream(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> 
         message = CALLS_MESSAGE if last and reply.calls and not profile.strict else None
         candidate = _candidate(group, profile, {"finishReason": "STOP"} if last else {}, message)
         if last:
-            counts = usage.metadata(profile, prompt, made, thoughts)
+            counts = _counts(reply, body, view, profile, made)
         else:
             counts = _counts_so_far(sent, made, groups, prompt, thoughts, profile)
         chunks.append(_body(candidate, counts, profile, origin))

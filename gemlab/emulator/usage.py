@@ -62,19 +62,24 @@ def prompt_details(body: dict[str, Any], view: View, profile: Profile) -> dict[s
 # --- usageMetadata ------------------------------------------------------------------------------------------
 
 
-def metadata(profile: Profile, prompt: Mapping[str, int], made: int, thoughts: int) -> dict[str, Any]:
+def metadata(profile: Profile, prompt: Mapping[str, int], made: int, thoughts: int, cached: int = 0) -> dict[str, Any]:
     """Return usageMetadata for a prompt (tokens by modality), `made` output tokens and `thoughts`.
 
-    A key is absent where its count is zero; totalTokenCount is the sum of all.
+    `cached`: how many of the prompt's tokens came from a cache. A key is absent where its count is zero;
+    totalTokenCount is the sum of all.
     """
     total = sum(prompt.values())
     counts: dict[str, Any] = {"promptTokenCount": total}
     if made:
         counts["candidatesTokenCount"] = made
     counts["totalTokenCount"] = total + made + thoughts
+    if cached:
+        counts["cachedContentTokenCount"] = cached
     if profile.service == VERTEX:
         counts |= TRAFFIC
     counts["promptTokensDetails"] = details(prompt)
+    if cached:
+        counts["cacheTokensDetails"] = details({"TEXT": cached})
     if made and plain(profile):
         counts["candidatesTokensDetails"] = details({"TEXT": made})
     if thoughts:

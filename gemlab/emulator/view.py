@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -36,7 +36,10 @@ class SeenStep:
 
 @dataclass(frozen=True)
 class View:
-    """One request as a model reads it. `turns` are the user's texts; `readable` says whose thoughts count."""
+    """One request as a model reads it. `turns` are the user's texts; `readable` says whose thoughts count.
+
+    `system` is the system instruction's text; `temperature` and `most_tokens` are None where the request has none.
+    """
 
     turns: tuple[str, ...]
     steps: tuple[SeenStep, ...]
@@ -47,6 +50,9 @@ class View:
     thinking: bool
     summaries: bool
     contents: Sequence[Content] = field(repr=False)
+    system: str = ""
+    temperature: float | None = None
+    most_tokens: int | None = None
 
     def rng(self, purpose: str) -> random.Random:
         """Return the random stream of this request: of its seed and of what it says, signatures and ids aside.
@@ -61,12 +67,29 @@ class View:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """Tokens as a runtime counted them: the prompt, how much of it was cached, output, and thoughts beside it."""
+
+    prompt: int
+    cached: int
+    output: int
+    thoughts: int
+
+
+@dataclass(frozen=True)
 class Reply:
-    """A model's decision: calls (name, arguments), or a text; `thought` is sealed into the signature."""
+    """A model's decision: calls (name, arguments), or a text; `thought` is sealed into the signature.
+
+    `spent`: None where tokens are to be estimated. `finish`: a finish reason other than STOP comes without output,
+    with `message` beside it.
+    """
 
     thought: str | None = None
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     text: str | None = None
+    spent: Spent | None = None
+    finish: str = "STOP"
+    message: str | None = None
 
 
 def draws(seed: Any, purpose: str, contents: Sequence[Content]) -> random.Random:
@@ -84,9 +107,9 @@ def _said(contents: Sequence[Content]) -> str:
 
 
 class Model(Protocol):
-    """Anything that answers a View."""
+    """Anything that answers a View, at once or later."""
 
-    def respond(self, view: View) -> Reply: ...
+    def respond(self, view: View) -> Reply | Awaitable[Reply]: ...
 
 
 def _visible(contents: Sequence[Content]) -> list[Any]:
@@ -118,6 +141,9 @@ def read(body: dict[str, Any], profile: Profile) -> View:
         thinking=_thinking(profile, config),
         summaries=bool((config.get("thinkingConfig") or {}).get("includeThoughts")),
         contents=contents,
+        system=wire.answer_text(body.get("systemInstruction") or {}),
+        temperature=config.get("temperature"),
+        most_tokens=config.get("maxOutputTokens"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,23 +46,27 @@ class PlanStep:
     """One step: the tool, its reason in words, and the arguments of its calls (several: in parallel).
 
     `until`: whether the step is done by its newest results (polling, paging); None: any good result will do.
+    `think`: what a model would think before the step, in a sentence that names the values at hand; None: `why`.
     """
 
     tool: str
     why: str
     args: Callable[[Facts], list[dict[str, Any]]]
     until: Callable[[Facts], bool] | None = None
+    think: Callable[[Facts], str] | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
     """A course of action. `goal` takes the user's texts and returns how many steps they ask for by now, and
     the answer to give then. `place`, where a call's name and arguments alone tell: the step that it belongs to
-    (0-based, or None); a step so placed was possible only after all steps before it."""
+    (0-based, or None); a step so placed was possible only after all steps before it. `conclude`: the thought
+    before the answer, as a step's `think`."""
 
     steps: tuple[PlanStep, ...]
     goal: Callable[[Sequence[str]], tuple[int, Callable[[Facts], str]]]
     place: Callable[[str, Mapping[str, Any]], int | None] | None = None
+    conclude: Callable[[Facts], str] | None = None
 
     @property
     def tools(self) -> frozenset[str]:
@@ -103,3 +108,60 @@ def declare(name: str, description: str, **properties: dict[str, Any]) -> dict[s
     """Return a function declaration whose arguments are all required."""
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     return {"name": name, "description": description, "parametersJsonSchema": schema}
+
+
+def unknown(kind: str, given: Any) -> dict[str, Any]:
+    """Return the error of a tool that was given a reference it does not know, in one short line."""
+    return {"error": f"unknown {kind} {' '.join(str(given).split())[:20]}"}
+
+
+def told(facts: Facts, step: int, key: str) -> Any:
+    """Return a value of a plan step's first result; raises KeyError with the step where it is not there."""
+    found = facts.results.get(step)
+    if not found or key not in found[0]:
+        raise KeyError(step)
+    return found[0][key]
+
+
+def steps_in_order(expected: Sequence[tuple[str, dict[str, Any]]], calls: Sequence[Called]) -> str | None:
+    """Return None if every expected call succeeded with the right values and none before its turn, else what is wrong.
+
+    Calls of one tool may come in any order.
+    """
+    wanted = [Called(name, args, {}).key for name, args in expected]
+    tools = list(dict.fromkeys(name for name, _ in expected))
+    first = {}
+    for position, call in enumerate(calls):
+        if call.ok:
+            first.setdefault(call.key, position)
+    missing = [name for (name, _), key in zip(expected, wanted, strict=True) if key not in first]
+    if missing:
+        return f"not done on the right values: {', '.join(dict.fromkeys(missing))}"
+    at = {tool: [first[k] for k in wanted if k[0] == tool] for tool in tools}
+    for before, after in itertools.pairwise(tools):
+        if max(at[before]) > min(at[after]):
+            return f"{after} before {before}"
+    return None
+
+
+# --- worked examples ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WorkedStep:
+    """One step of a worked example: the thought before it, its calls (name, arguments), and their results."""
+
+    thought: str
+    calls: tuple[tuple[str, dict[str, Any]], ...]
+    results: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A run that went right, for models that need an example: `thought` is the one before the answer."""
+
+    tools: frozenset[str]
+    question: str
+    steps: tuple[WorkedStep, ...]
+    thought: str
+    answer: str

@@ -6,14 +6,13 @@ eCPM follows a weekly pattern with noise, one or two days of which were disturbe
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, steps_in_order
 
 _NUMBERS = {"type": "array", "items": {"type": "number"}}
 _NETWORKS = ("admob", "applovin", "unity", "ironsource", "vungle")
@@ -122,24 +121,6 @@ def _expected(seed: int) -> tuple[list[tuple[str, dict]], list[str], dict[str, d
     return calls, days, settings
 
 
-def _steps_in_order(expected: Sequence[tuple[str, dict]], calls: Sequence[Called]) -> str | None:
-    """Return None if every expected call succeeded with the right values and none before its turn."""
-    wanted = [Called(name, args, {}).key for name, args in expected]
-    tools = list(dict.fromkeys(name for name, _ in expected))
-    first = {}
-    for position, call in enumerate(calls):
-        if call.ok:
-            first.setdefault(call.key, position)
-    missing = [name for (name, _), key in zip(expected, wanted, strict=True) if key not in first]
-    if missing:
-        return f"not done on the right values: {', '.join(dict.fromkeys(missing))}"
-    at = {tool: [first[k] for k in wanted if k[0] == tool] for tool in tools}
-    for before, after in itertools.pairwise(tools):
-        if max(at[before]) > min(at[after]):
-            return f"{after} before {before}"
-    return None
-
-
 def _names_days(answer: str, days: list[str], settings: dict[str, dict[str, Any]]) -> str | None:
     first, last = min(settings), max(settings)
     if not {first, last} <= set(days):  # "2026-11-01 to 2026-11-07" names the period, not two days of it
@@ -224,7 +205,7 @@ def _instance(seed: int, messages: tuple[str, ...]) -> Instance:
         return {"date": date, **settings[date]}
 
     def check(answer: str, calls: Sequence[Called]) -> str | None:
-        return _steps_in_order(expected, calls) or _names_days(answer, days, settings)
+        return steps_in_order(expected, calls) or _names_days(answer, days, settings)
 
     name = app
     functions = {

@@ -1,0 +1,68 @@
+"""Whose signatures an arm sends in the place of its own: another trial's (placebo), or of empty thoughts (neutral).
+
+A run takes them by the name of the arm's history: `{"placebo": placebo(traces), "neutral": neutral(model)}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import contents as wire
+from . import history, models, trace
+from .trial import Spec
+
+Donor = Callable[[Spec], Sequence[str]]
+Donors = Mapping[str, Donor]
+
+NEUTRAL = "…"
+
+
+def given(spec: Spec, donors: Donors | None) -> tuple[str, ...]:
+    """Return the donor's signatures for a trial, none for an arm that sends its own; raises ValueError without any."""
+    name = spec.arm.history
+    if name not in history.DONATED:
+        return ()
+    donor = (donors or {}).get(name)
+    if donor is None:
+        raise ValueError(f"arm {spec.arm.name!r} sends a donor's signatures, and the run has no donors for {name!r}")
+    return tuple(donor(spec))
+
+
+def signatures_of(one: dict[str, Any]) -> list[str]:
+    """Return the signatures (base64) that a trial received: of each answer that has any its first, in order."""
+    answers = [wire.signatures(content) for content in trace.received(one) if wire.is_model(content)]
+    return [wire.encode_signature(found[0]) for found in answers if found]
+
+
+def placebo(traces: Sequence[dict[str, Any]]) -> Donor:
+    """Return donors out of completed trials: for each trial one on the same task and model with another seed.
+
+    They take turns by instance, so all arms and repeats of an instance get the same one, in whatever order the
+    traces come. The donor raises ValueError where none is left for a trial.
+    """
+    # One that answered too early would lend that too: its last thought, to answer now, stands for all later ones.
+    done = [one for one in traces if one["outcome"] == "completed"]
+    done.sort(key=lambda one: (one["seed"], one["repeat"], one["arm"]["name"]))
+    pool = [(one, found) for one in done if (found := signatures_of(one))]
+
+    def choose(spec: Spec) -> list[str]:
+        same = [(o["seed"], found) for o, found in pool if (o["task"], o["model"]) == (spec.task, spec.model)]
+        others = [found for seed, found in same if seed != spec.seed]
+        if not others:
+            wanted = f"completed and signed, of another instance of {spec.task} on {spec.model}"
+            raise ValueError(f"no donor for {spec.id}: no trial is there that is {wanted}")
+        return others[spec.instance % len(others)]
+
+    return choose
+
+
+def neutral(model: str, service: str = models.DEVELOPER) -> Donor:
+    """Return a donor whose every thought is "…", sealed for the family that serves `model`.
+
+    For the emulator alone, whose seal it is: the real API refuses it as altered. Raises ValueError for unknown models.
+    """
+    from .emulator import signatures  # its cryptography is slow to import, and few runs need it
+
+    sealed = wire.encode_signature(signatures.seal(NEUTRAL, models.profile(models.serve(model), service)))
+    return lambda spec: [sealed]

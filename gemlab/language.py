@@ -1,0 +1,102 @@
+"""Language models behind the emulator as backends: which model, in which runtime, with which prompt."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from . import backends, weights
+from .inprocess import StreamingASGITransport
+
+if TYPE_CHECKING:
+    from .backends import Backend
+    from .emulator.language_model import LanguageModel
+    from .emulator.runtimes import Runtime
+
+KNOWN = "gguf:FILE, openai:URL#MODEL"
+PROMPT = "worked"
+SLOTS = 8
+
+
+def is_language(name: str) -> bool:
+    """Tell whether a backend's name stands for a language model."""
+    return name.startswith(("gguf:", "openai:"))
+
+
+def label(name: str, prompt: str = PROMPT) -> str:
+    """Return what traces call a backend: its model and its prompt, without the model file's folder.
+
+    Raises ValueError for names that are none.
+    """
+    return f"{_short(name)} prompt={prompt}"
+
+
+def _short(name: str) -> str:
+    kind, _, rest = name.partition(":")
+    return f"gguf:{weights.find(rest).name}" if kind == "gguf" else name
+
+
+def backend(name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtime | None = None) -> Backend:
+    """Return the emulator with a language model behind it; `runtime`: one that is loaded already.
+
+    Raises ValueError for a name, a file or a prompt that cannot be used.
+    """
+    from .emulator.app import create_app
+
+    made, told = model(name, prompt, slots, runtime)
+    return backends.embedded(label(name, prompt), StreamingASGITransport(create_app(made)), told)
+
+
+def model(
+    name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtime | None = None
+) -> tuple[LanguageModel, str]:
+    """Return the language model of a backend's name, and what a report has to say of it; raises ValueError."""
+    from . import tasks
+    from .emulator import prompts
+    from .emulator.language_model import LanguageModel
+
+    design = prompts.design(prompt)
+    runtime = runtime or open_runtime(name, slots)
+    told = (
+        f"{described(name)} plays the model behind the emulator, prompt {design.name!r}, temperature "
+        f"{design.temperature}: measured on this small model with this prompt, not on Gemini"
+    )
+    return LanguageModel(runtime, design, tasks.worked(design.examples)), told
+
+
+def open_runtime(name: str, slots: int = SLOTS) -> Runtime:
+    """Return the runtime of a backend's name, loading a file's model; raises ValueError."""
+    from .emulator import runtimes
+
+    kind, _, rest = name.partition(":")
+    return runtimes.gguf(weights.find(rest), slots) if kind == "gguf" else runtimes.openai(rest)
+
+
+def described(name: str) -> str:
+    """Return the model in words: name and quantisation from the file itself, or the server's name for it."""
+    kind, _, rest = name.partition(":")
+    if kind == "openai":
+        address, _, served = rest.partition("#")
+        return f"{served} (at {address}, quantised as it is there)"
+    found: dict[str, Any] = weights.describe(weights.find(rest))
+    return f"{found['name']} ({found['file_type']})"
+
+
+def check(name: str, prompt: str = PROMPT) -> None:
+    """Check without loading anything that a backend can be had; raises ValueError with one line."""
+    from .emulator import prompts, runtimes
+
+    prompts.design(prompt)
+    kind, _, rest = name.partition(":")
+    if kind == "gguf":
+        weights.find(rest)
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ValueError('a GGUF file needs xllamacpp: install "gemlab[gguf]"')
+        return
+    runtime = runtimes.openai(rest)
+    try:
+        there = runtimes.served(runtime)
+    except runtimes.RuntimeUnavailable as error:
+        raise ValueError(str(error)) from None
+    if runtime.model not in there:
+        raise ValueError(f"{runtime.url} has no model {runtime.model!r}; it has {', '.join(there) or 'none'}")
