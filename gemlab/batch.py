@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import backends, costs, models, trials
+from . import backends, costs, language, models, trials
 from .experiment import BadInput, Experiment, checked, folder, is_done
 
 # A cell may run for a day; a kernel that is not up after two minutes will not come.
@@ -26,17 +26,22 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
 
     A folder `out` that holds trials of other settings is refused here, before anything in it is touched.
 
-    On the real API: prints what the run will take, and raises BadInput unless `yes`. Raises BadInput and
-    backends.NoKey.
+    A language model's file is named by its whole path from here on. On the real API: prints what the run will take,
+    and raises BadInput unless `yes`. Raises BadInput and backends.NoKey.
     """
     parameters = _absolute(checked({**experiment.parameters, **given}, experiment.notebook))
     names = ("arms", "task", "model", "instances", "repeats", "seed")
     try:
         specs = trials.plan(**{n: parameters[n] for n in names}) if set(names) <= set(parameters) else []
         chosen = parameters.get("backend", "sim")
+        own = language.is_language(chosen)
+        if own or "setups" in parameters:
+            chosen = parameters["backend"] = language.absolute(chosen)
+            _check_setups(chosen, parameters.get("setups", []))
         if out and specs:
-            trials.finished(specs, chosen, Path(out).expanduser() / "trials.jsonl")
-        if chosen == "sim":
+            name = language.label(chosen) if own else chosen
+            trials.finished(specs, name, Path(out).expanduser() / "trials.jsonl")
+        if chosen == "sim" or own:
             # Building the backend would import the SDK, a second, for a process that sends nothing.
             if not models.is_known(models.serve(parameters.get("model", models.known_models()[0]))):
                 known = ", ".join(models.known_models())
@@ -50,6 +55,16 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
         raise BadInput("this spends money on the real API: add --yes to go on")
     asyncio.run(_reachable(backend, parameters["model"]))
     return parameters
+
+
+def _check_setups(backend: str, setups: list[dict[str, str]]) -> None:
+    """Check a language model and what it will be asked; raises ValueError."""
+    from . import language_runs
+
+    found = language_runs.setups(setups)
+    language.check(backend)
+    for setup in found:
+        language.check(backend, setup.prompt)
 
 
 def _absolute(parameters: dict[str, Any]) -> dict[str, Any]:

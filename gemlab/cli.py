@@ -28,7 +28,12 @@ def run(
     parameter: Annotated[
         list[str] | None, typer.Option("-p", metavar="KEY=VALUE", help="set a parameter of the notebook")
     ] = None,
-    backend: Annotated[str, typer.Option(help="sim (the embedded emulator) or gemini (needs a key)")] = "",
+    backend: Annotated[
+        str,
+        typer.Option(
+            help="sim (the embedded emulator), gemini (needs a key), gguf:FILE or openai:URL#MODEL (a language model)"
+        ),
+    ] = "",
     out: Annotated[str, typer.Option(help="folder for the results; one of an interrupted run resumes it")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="spend what the estimate says")] = False,
 ) -> None:
@@ -53,7 +58,9 @@ def run(
 @app.command()
 def serve(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1; 0 takes a free one")] = 8787,
-    model: Annotated[str, typer.Option(help="scripted (the tour for tools that no task knows), or tour")] = "scripted",
+    model: Annotated[
+        str, typer.Option(help="scripted (the tour for unknown tools), tour, gguf:FILE or openai:URL#MODEL")
+    ] = "scripted",
     profile: Annotated[
         list[str] | None, typer.Option(metavar="MODEL|FIELD=VALUE", help="serve all as MODEL, or switch a rule")
     ] = None,

@@ -32,8 +32,21 @@ def label(name: str, prompt: str = PROMPT) -> str:
 
 
 def _short(name: str) -> str:
-    kind, _, rest = name.partition(":")
+    kind, rest = _parts(name)
     return f"gguf:{weights.find(rest).name}" if kind == "gguf" else name
+
+
+def _parts(name: str) -> tuple[str, str]:
+    if not is_language(name):
+        raise ValueError(f"{name!r} is no language model; known: {KNOWN}")
+    kind, _, rest = name.partition(":")
+    return kind, rest
+
+
+def absolute(name: str) -> str:
+    """Return a backend's name with the model file that it means now by its whole path; raises ValueError."""
+    kind, rest = _parts(name)
+    return f"gguf:{weights.find(rest)}" if kind == "gguf" else name
 
 
 def backend(name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtime | None = None) -> Backend:
@@ -68,13 +81,13 @@ def open_runtime(name: str, slots: int = SLOTS) -> Runtime:
     """Return the runtime of a backend's name, loading a file's model; raises ValueError."""
     from .emulator import runtimes
 
-    kind, _, rest = name.partition(":")
+    kind, rest = _parts(name)
     return runtimes.gguf(weights.find(rest), slots) if kind == "gguf" else runtimes.openai(rest)
 
 
 def described(name: str) -> str:
     """Return the model in words: name and quantisation from the file itself, or the server's name for it."""
-    kind, _, rest = name.partition(":")
+    kind, rest = _parts(name)
     if kind == "openai":
         address, _, served = rest.partition("#")
         return f"{served} (at {address}, quantised as it is there)"
@@ -87,7 +100,7 @@ def check(name: str, prompt: str = PROMPT) -> None:
     from .emulator import prompts, runtimes
 
     prompts.design(prompt)
-    kind, _, rest = name.partition(":")
+    kind, rest = _parts(name)
     if kind == "gguf":
         weights.find(rest)
         if importlib.util.find_spec("xllamacpp") is None:

@@ -54,9 +54,8 @@ def test_a_thought_is_a_short_sentence_with_the_values_at_hand(name):
         thoughts = [*(s.thought for s in worked.steps), worked.thought]
         assert all(len(t.split()) < 20 and t[-1] == "." and len(t) < 120 for t in thoughts)
         assert len(set(thoughts)) == len(thoughts)
-        for step, thought, after in zip(worked.steps, thoughts, thoughts[1:], strict=False):
+        for step, thought in zip(worked.steps, thoughts, strict=False):
             assert all(str(value) in thought for _, args in step.calls for value in args.values())
-            assert all(str(value) in after for value in step.results[0].values())
 
 
 def test_without_a_thought_of_its_own_a_step_has_its_reason():

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 
 from gemlab import models
+from gemlab.contents import encode_signature
 from gemlab.emulator import prompts, signatures, view
 from gemlab.emulator.prompts import Design
-from gemlab.contents import encode_signature
 from gemlab.tasks.base import Worked, WorkedStep
 
 G25 = models.profile("gemini-2.5-flash")
@@ -88,8 +88,8 @@ HISTORY = (
 def test_the_whole_prompt_of_a_history():
     chat = prompts.messages(seen(*HISTORY), BARE, [WORKED])
     form = (
-        'Reply with one JSON object on one line: {"thought": "…", "call": {"name": "…", "args": {…}}} to call a tool, '
-        'or {"thought": "…", "answer": "…"} when all is done.'
+        'Reply with one JSON object on one line: {"thought":"…","call":{"name":"…","args":{…}}} to call a tool, '
+        'or {"thought":"…","answer":"…"} when all is done.'
     )
     assert chat == [
         {
@@ -98,11 +98,11 @@ def test_the_whole_prompt_of_a_history():
             f"\n\n{form}",
         },
         {"role": "user", "content": "Find a b."},
-        {"role": "assistant", "content": '{"thought": "A b, then.", "call": {"name": "find", "args": {"kind": "b"}}}'},
-        {"role": "user", "content": 'Result: {"at": "y-2"}'},
+        {"role": "assistant", "content": '{"thought":"A b, then.","call":{"name":"find","args":{"kind":"b"}}}'},
+        {"role": "user", "content": 'Result: {"at":"y-2"}'},
         # Its signature did not come back, so its thought is nowhere.
-        {"role": "assistant", "content": '{"call": {"name": "find", "args": {"kind": "a"}}}'},
-        {"role": "user", "content": 'Result: {"at": "y-3"}'},
+        {"role": "assistant", "content": '{"call":{"name":"find","args":{"kind":"a"}}}'},
+        {"role": "user", "content": 'Result: {"at":"y-3"}'},
     ]
 
 
@@ -113,24 +113,24 @@ def test_examples_stand_before_the_conversation_as_turns_or_as_text_with_their_t
     worked = shown("worked")
     assert worked[1:5] == [
         {"role": "user", "content": "Find an a."},
-        {"role": "assistant", "content": '{"thought": "It is an a.", "call": {"name": "find", "args": {"kind": "a"}}}'},
-        {"role": "user", "content": 'Result: {"at": "x-1"}'},
-        {"role": "assistant", "content": '{"thought": "It is found.", "answer": "It is at x-1."}'},
+        {"role": "assistant", "content": '{"thought":"It is an a.","call":{"name":"find","args":{"kind":"a"}}}'},
+        {"role": "user", "content": 'Result: {"at":"x-1"}'},
+        {"role": "assistant", "content": '{"thought":"It is found.","answer":"It is at x-1."}'},
     ]
     assert worked[5:9] == worked[1:5] and worked[9:] == [user_message("Find a b.")]
     silent = shown("silent")
     assert [m["content"] for m in silent[1:5]] == [
         "Find an a.",
-        '{"call": {"name": "find", "args": {"kind": "a"}}}',
-        'Result: {"at": "x-1"}',
-        '{"answer": "It is at x-1."}',
+        '{"call":{"name":"find","args":{"kind":"a"}}}',
+        'Result: {"at":"x-1"}',
+        '{"answer":"It is at x-1."}',
     ]
     transcript = shown("transcript")
     assert transcript[1:] == [user_message("Find a b.")]
     assert (
         "Example 2:\nFind an a.\n"
-        'You: {"thought": "It is an a.", "call": {"name": "find", "args": {"kind": "a"}}}\nResult: {"at": "x-1"}\n'
-        'You: {"thought": "It is found.", "answer": "It is at x-1."}'
+        'You: {"thought":"It is an a.","call":{"name":"find","args":{"kind":"a"}}}\nResult: {"at":"x-1"}\n'
+        'You: {"thought":"It is found.","answer":"It is at x-1."}'
     ) in transcript[0]["content"]
     assert "thought" not in shown("transcript-silent")[0]["content"].split("Example 1:")[1]
 
@@ -158,12 +158,12 @@ def test_messages_of_one_role_are_joined_and_unanswered_calls_are_told():
     assert json.loads(chat[2]["content"]) == {
         "call": [{"name": "find", "args": {"kind": "a"}}, {"name": "find", "args": {"kind": "b"}}]
     }
-    assert chat[3]["content"] == 'Result: {"at": "x-1"}\nResult: {"at": "x-2"}\nHurry.'
+    assert chat[3]["content"] == 'Result: {"at":"x-1"}\nResult: {"at":"x-2"}\nHurry.'
 
 
 def test_a_mode_without_calls_and_thinking_switched_off_show_in_the_prompt():
     text = prompts.messages(seen(user("Hi"), mode="NONE", thinking=False), BARE, [])[0]["content"]
-    assert text.endswith('Reply with one JSON object on one line: {"answer": "…"}.')
+    assert text.endswith('Reply with one JSON object on one line: {"answer":"…"}.')
     assert '"answer"' not in prompts.messages(seen(user("Hi"), mode="ANY"), BARE, [])[0]["content"]
 
 
@@ -243,7 +243,7 @@ def test_what_may_be_decoded_is_read(value):
     "text",
     [
         '```json\n{"thought": "t", "call": {"name": "stop", "args": {"why": "x"}}}\n```',
-        'Sure: {"thought": "t", "tool_calls": [{"function": {"name": "stop", "arguments": "{\\"why\\": \\"x\\"}"}}]} ok',
+        'Sure: {"thought": "t", "tool_calls": [{"function": {"name": "stop", "arguments": "{\\"why\\": \\"x\\"}"}}]}.',
         '<think>{"thought": "no"}</think> {"thought": "t", "tool": "stop", "parameters": {"why": "x"}}',
     ],
 )

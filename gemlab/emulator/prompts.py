@@ -113,9 +113,9 @@ def _type(schema: Any) -> str:
 
 
 def _form(view: View) -> str:
-    thought = '"thought": "…", ' if view.thinking else ""
-    call = f'{{{thought}"call": {{"name": "…", "args": {{…}}}}}}'
-    answer = f'{{{thought}"answer": "…"}}'
+    thought = '"thought":"…",' if view.thinking else ""
+    call = f'{{{thought}"call":{{"name":"…","args":{{…}}}}}}'
+    answer = f'{{{thought}"answer":"…"}}'
     if view.mode == "NONE" or not view.declared:
         return f"Reply with one JSON object on one line: {answer}."
     if view.mode == "ANY":
@@ -167,7 +167,8 @@ def _line(thought: str | None, **decided: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """Return compact JSON: a model writes as it reads, and every space costs a token or a part of one."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _merged(chat: Sequence[Message]) -> list[Message]:
@@ -222,7 +223,7 @@ def _inlined(schema: Any, definitions: Mapping[str, Any], depth: int = 0) -> Any
     if not isinstance(schema, dict):
         return schema
     if isinstance(schema.get("$ref"), str):
-        _, where, name = (schema["$ref"].split("/") + ["", ""])[:3]
+        _, where, name = [*schema["$ref"].split("/"), "", ""][:3]
         found = definitions.get(where, {}).get(name)
         return {} if found is None or depth > _DEEPEST else _inlined(found, definitions, depth + 1)
     return {key: _inlined(value, definitions, depth) for key, value in schema.items()}

@@ -60,12 +60,14 @@ class Runtime:
     async def complete(
         self,
         messages: Sequence[dict[str, str]],
-        schema: dict[str, Any],
+        schema: dict[str, Any] | None,
         seed: int | None,
         temperature: float,
         most: int,
     ) -> Completion:
         """Return the model's next message, structured as `schema` says if the server can; `most` tokens at most.
+
+        Without a schema it is free text.
 
         Raises RuntimeUnavailable.
         """
@@ -76,8 +78,8 @@ class Runtime:
             asked["seed"] = seed
         while True:
             form = self._form
-            response = await self._post({**asked, **_structured(_FORMS[form], schema)})
-            if response.status_code in (400, 422, 501) and form < len(_FORMS) - 1:
+            response = await self._post({**asked, **(_structured(_FORMS[form], schema) if schema else {})})
+            if schema and response.status_code in (400, 422, 501) and form < len(_FORMS) - 1:
                 self._form = max(self._form, form + 1)
                 continue
             if response.status_code != 200:

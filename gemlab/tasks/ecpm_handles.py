@@ -101,13 +101,7 @@ def _days(facts: Facts) -> str:
 
 
 def _answer(facts: Facts) -> str:
-    return f"The network is {told(facts, 3, 'network')} and the floor price is {told(facts, 3, 'floor'):.2f}."
-
-
-def _conclusion(facts: Facts) -> str:
-    return (
-        f"{_days(facts)} has network {told(facts, 3, 'network')} and floor {told(facts, 3, 'floor'):.2f}: all is known."
-    )
+    return f"Network {told(facts, 3, 'network')}, floor {told(facts, 3, 'floor'):.2f}."
 
 
 _STEPS = (
@@ -115,31 +109,31 @@ _STEPS = (
         "fetch_series",
         "the series comes first",
         lambda facts: [{"app": _app(facts)}],
-        think=lambda facts: f"The app is {_app(facts)}, so its series comes first.",
+        think=lambda facts: f"1 of 4: the series of {_app(facts)}.",
     ),
     PlanStep(
         "normal_range",
         "the range comes from the series",
         lambda facts: [{"series": _series(facts)}],
-        think=lambda facts: f"The series is {_series(facts)}, so its normal range comes next.",
+        think=lambda facts: f"2 of 4: the range of {_series(facts)}.",
     ),
     PlanStep(
         "outlying_days",
         "compare the series with its range",
         lambda facts: [{"series": _series(facts), "range": _range(facts)}],
-        think=lambda facts: f"Series {_series(facts)} has the range {_range(facts)}, so its outlying days come next.",
+        think=lambda facts: f"3 of 4: the days of {_series(facts)} outside {_range(facts)}.",
     ),
     PlanStep(
         "mediation_of",
         "the outlying days have their settings",
         lambda facts: [{"days": _days(facts)}],
-        think=lambda facts: f"The outlying days are {_days(facts)}, so their mediation comes next.",
+        think=lambda facts: f"4 of 4: the mediation of {_days(facts)}.",
     ),
 )
 TASK = Task(
     "ecpm-handles",
     _SYSTEM,
     DECLARATIONS,
-    Plan(_STEPS, lambda turns: (4, _answer), conclude=_conclusion),
+    Plan(_STEPS, lambda turns: (4, _answer), conclude=lambda facts: "All 4 done: answer."),
     _instance,
 )

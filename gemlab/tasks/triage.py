@@ -93,18 +93,19 @@ def _probe(number: int) -> PlanStep:
         return _hosts(facts)[number]
 
     def think(facts: Facts) -> str:
-        known = _states(facts, number) if number else "Nothing is probed yet"
-        return f"{known}, so {host(facts)} has to be probed {'next' if number else 'first'}."
+        return f"{number} of {_HOSTS} probed{_found(facts, number)}: probe {host(facts)}."
 
     return PlanStep("probe", "each host has to be probed", lambda facts: [{"host": host(facts)}], think=think)
 
 
-def _states(facts: Facts, probed: int) -> str:
-    return " and ".join(f"{told(facts, i, 'host')} is {told(facts, i, 'status')}" for i in range(probed))
+def _found(facts: Facts, probed: int) -> str:
+    """Return what the probes so far have found, to be said in a thought."""
+    down = [told(facts, i, "host") for i in range(probed) if told(facts, i, "status") == "down"]
+    return f", {down[0]} down" if down else ", none down" if probed else ""
 
 
 def _answer(facts: Facts) -> str:
-    return f"{_down(facts)} was down; the receipt of its restart is {told(facts, _HOSTS, 'receipt')}."
+    return f"{_down(facts)} was down, receipt {told(facts, _HOSTS, 'receipt')}."
 
 
 _STEPS = (
@@ -113,7 +114,7 @@ _STEPS = (
         "restart",
         "the host that is down has to come up",
         lambda facts: [{"host": _down(facts)}],
-        think=lambda facts: f"{_states(facts, _HOSTS)}, so {_down(facts)} has to be restarted.",
+        think=lambda facts: f"{_HOSTS} of {_HOSTS} probed: restart {_down(facts)}.",
     ),
 )
 TASK = Task(
@@ -123,9 +124,7 @@ TASK = Task(
     Plan(
         _STEPS,
         lambda turns: (_HOSTS + 1, _answer),
-        conclude=lambda facts: (
-            f"{_down(facts)} is restarted with receipt {told(facts, _HOSTS, 'receipt')}: all is done."
-        ),
+        conclude=lambda facts: f"{_down(facts)} restarted: answer.",
     ),
     _instance,
 )
