@@ -211,10 +211,13 @@ def simulated(app: Any = None, transport: httpx2.AsyncBaseTransport | None = Non
     return embedded("sim", transport, SCRIPTED)
 
 
-def embedded(name: str, transport: httpx2.AsyncBaseTransport, simulated: str) -> Backend:
-    """Return a backend over an emulator's transport; `simulated` says what stands behind it."""
+def embedded(name: str, transport: httpx2.AsyncBaseTransport, simulated: str, pools: Any = None) -> Backend:
+    """Return a backend over an emulator's transport; `simulated` says what stands behind it.
+
+    `pools`: what holds connections of its own by event loop, closed by its `aclose` when a run is over.
+    """
     client = _client(transport, api_key="emulator", base_url="http://emulator")
-    return Backend(name, client, DEVELOPER, simulated)
+    return Backend(name, client, DEVELOPER, simulated, pools)
 
 
 def emulator(model: str = "scripted", parameters: Any = None, **options: Any) -> Any:

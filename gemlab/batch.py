@@ -34,10 +34,11 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
     try:
         specs = trials.plan(**{n: parameters[n] for n in names}) if set(names) <= set(parameters) else []
         chosen = parameters.get("backend", "sim")
-        own = language.is_language(chosen)
-        if own or "setups" in parameters:
+        own = language.is_language(chosen) or "setups" in parameters
+        if own:
             chosen = parameters["backend"] = language.absolute(chosen)
-            _check_setups(chosen, parameters.get("setups", []))
+            _check_setups(parameters, out)
+            language.check(chosen)
         if out and specs:
             name = language.label(chosen) if own else chosen
             trials.finished(specs, name, Path(out).expanduser() / "trials.jsonl")
@@ -57,14 +58,14 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
     return parameters
 
 
-def _check_setups(backend: str, setups: list[dict[str, str]]) -> None:
-    """Check a language model and what it will be asked; raises ValueError."""
+def _check_setups(parameters: Mapping[str, Any], out: str) -> None:
+    """Check what a language model will be asked, where a notebook has set-ups; raises ValueError."""
     from . import language_runs
 
-    found = language_runs.setups(setups)
-    language.check(backend)
-    for setup in found:
-        language.check(backend, setup.prompt)
+    if "setups" in parameters:
+        names = ("arms", "model", "instances", "seed", "pilot", "alpha", "block")
+        wanted, given = language_runs.setups(parameters["setups"]), {n: parameters[n] for n in names}
+        language_runs.check(parameters["backend"], wanted, folder=Path(out).expanduser() if out else None, **given)
 
 
 def _absolute(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from . import backends, weights
+from . import backends, gguf, weights
 from .inprocess import StreamingASGITransport
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def backend(name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtim
     from .emulator.app import create_app
 
     made, told = model(name, prompt, slots, runtime)
-    return backends.embedded(label(name, prompt), StreamingASGITransport(create_app(made)), told)
+    return backends.embedded(label(name, prompt), StreamingASGITransport(create_app(made)), told, made.runtime)
 
 
 def model(
@@ -70,10 +70,7 @@ def model(
 
     design = prompts.design(prompt)
     runtime = runtime or open_runtime(name, slots)
-    told = (
-        f"{described(name)} plays the model behind the emulator, prompt {design.name!r}, temperature "
-        f"{design.temperature}: measured on this small model with this prompt, not on Gemini"
-    )
+    told = f"{source(name)}, prompt {design.name!r}, temperature {design.temperature}"
     return LanguageModel(runtime, design, tasks.worked(design.examples)), told
 
 
@@ -85,12 +82,22 @@ def open_runtime(name: str, slots: int = SLOTS) -> Runtime:
     return runtimes.gguf(weights.find(rest), slots) if kind == "gguf" else runtimes.openai(rest)
 
 
+def source(name: str) -> str:
+    """Return what has to stand under every figure: on whom it was measured."""
+    return f"measured on a language model behind the emulator, not on Gemini: {described(name)}"
+
+
 def described(name: str) -> str:
-    """Return the model in words: name and quantisation from the file itself, or the server's name for it."""
+    """Return the model in words: name and quantisation from the file itself, or the server's name for it.
+
+    Raises ValueError for a name or a file that cannot be used.
+    """
+    from .emulator import runtimes
+
     kind, rest = _parts(name)
     if kind == "openai":
-        address, _, served = rest.partition("#")
-        return f"{served} (at {address}, quantised as it is there)"
+        runtime = runtimes.openai(rest)  # which refuses an address with a secret in it
+        return f"{runtime.model} (at {runtime.url}, quantised as it is there)"
     found: dict[str, Any] = weights.describe(weights.find(rest))
     return f"{found['name']} ({found['file_type']})"
 
@@ -102,7 +109,7 @@ def check(name: str, prompt: str = PROMPT) -> None:
     prompts.design(prompt)
     kind, rest = _parts(name)
     if kind == "gguf":
-        weights.find(rest)
+        gguf.metadata(weights.find(rest))
         if importlib.util.find_spec("xllamacpp") is None:
             raise ValueError('a GGUF file needs xllamacpp: install "gemlab[gguf]"')
         return

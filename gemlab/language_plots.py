@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def setups(rows: pd.DataFrame, told: str) -> Figure:
-    """Return both metrics of every arm (rows of `language_runs.frame`); `told` says which model was measured.
+    """Return both metrics of every arm (rows of `language_report.frame`); `told` says which model was measured.
 
     Red: worse than the control by evidence, light blue: better by evidence, grey: no difference shown.
     """

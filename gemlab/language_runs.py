@@ -1,8 +1,7 @@
-"""Arms on a language model, one set-up (task and prompt) after the other: pilot, runs, table and reading."""
+"""Arms on a language model, one set-up (task and prompt) after the other: pilot and runs."""
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Sequence
@@ -10,15 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import donors, language, metrics, report, sequential, tables, trials
+from . import donors, language, sequential, trials
 from .sequential import Evidence
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .backends import Backend
     from .emulator.runtimes import Runtime
-    from .language_speed import Rates
 
 # The pilot's instances must not be the runs': its seed lies this far from theirs.
 _PILOT_SEED = 500
@@ -34,10 +30,9 @@ class Setup:
     def __str__(self) -> str:
         return f"{self.task}, {self.prompt}"
 
-    @property
-    def slug(self) -> str:
-        """The set-up in the names of files."""
-        return re.sub(r"[^\w-]+", "-", f"{self.task}-{self.prompt}")
+    def file(self, kind: str) -> str:
+        """Return the name of the file with its traces: those of the `trials`, or of the `pilot`."""
+        return re.sub(r"[^a-z0-9]+", "-", f"{kind}-{self.task}-{self.prompt}") + ".jsonl"
 
 
 @dataclass(frozen=True)
@@ -58,18 +53,45 @@ class Run:
 
 
 def setups(values: Sequence[dict[str, str]]) -> list[Setup]:
-    """Return set-ups from their JSON form; raises ValueError for unknown tasks and prompts."""
+    """Return set-ups from their JSON form; raises ValueError for unknown tasks and prompts, none, and one twice."""
     from . import tasks
     from .emulator import prompts
 
     made = []
     for value in values:
-        if set(value) != {"task", "prompt"}:
-            raise ValueError(f"a set-up has task and prompt, not {', '.join(sorted(value)) or 'nothing'}")
+        texts = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+        if not texts or set(value) != {"task", "prompt"}:
+            raise ValueError(f"a set-up has task and prompt, both texts, not {value!r}")
         tasks.get(value["task"])
         prompts.design(value["prompt"])
         made.append(Setup(**value))
+    if not made or len(set(made)) < len(made):
+        raise ValueError(f"set-ups are to differ, and there has to be one: got {'; '.join(map(str, made)) or 'none'}")
     return made
+
+
+def check(
+    backend: str,
+    wanted: Sequence[Setup],
+    arms: Sequence[str | dict[str, str]],
+    model: str,
+    instances: int,
+    seed: int,
+    folder: Path | None = None,
+    pilot: int = 12,
+    alpha: float = sequential.ALPHA,
+    block: int = sequential.BLOCK,
+) -> None:
+    """Check what `run` would refuse, trials of other settings in `folder` too; raises ValueError with one line."""
+    names = [trials.arm(a).name for a in arms]
+    sequential.judge([], names, alpha, block)
+    for setup in wanted:
+        planned = {
+            "trials": trials.plan(arms, setup.task, model, instances, 1, seed),
+            "pilot": trials.plan([arms[0]], setup.task, model, pilot, 1, seed + _PILOT_SEED),
+        }
+        for kind, specs in planned.items() if folder else ():
+            trials.finished(specs, language.label(backend, setup.prompt), folder / setup.file(kind))
 
 
 def run(
@@ -90,7 +112,7 @@ def run(
 
     `pilot`: how many trials of the control, on instances of their own, lend their thoughts to the placebo.
     `runtime`: one that is loaded already. Goes on from the files in `folder`. Raises ValueError for names that are
-    unknown and a model that cannot be had.
+    unknown and a model that cannot be had, RuntimeUnavailable where every trial failed.
     """
     runtime = runtime or language.open_runtime(backend, slots)
     made = []
@@ -117,11 +139,12 @@ def _run(
     given, arms = _donors(api, setup, arms, model, seed, folder, slots, pilot)
     specs = trials.plan(arms, setup.task, model, instances, 1, seed)
     names = [trials.arm(a).name for a in arms]
-    path = folder / f"trials-{setup.slug}.jsonl"
+    path = folder / setup.file("trials")
     there = len(trials.finished(specs, api.name, path))
     started = time.perf_counter()
     done = sequential.run(specs, names, api, path, alpha, block, slots, donors=given)
     seconds = time.perf_counter() - started
+    _some_ran(done.traces)
     ran = max(len(done.traces) - there, 0)
     return Run(setup, names, done.traces, done.evidence, done.threshold, api.simulated or "", seconds, ran)
 
@@ -141,178 +164,17 @@ def _donors(
     if not any(trials.arm(a).history == "placebo" for a in arms):
         return given, list(arms)
     specs = trials.plan([arms[0]], setup.task, model, pilot, 1, seed + _PILOT_SEED)
-    traces = trials.run(specs, api, folder / f"pilot-{setup.slug}.jsonl", slots, None)
+    traces = trials.run(specs, api, folder / setup.file("pilot"), slots, None)
+    _some_ran(traces)
     if any(t["outcome"] == "completed" and donors.signatures_of(t) for t in traces):
         return {**given, "placebo": donors.placebo(traces)}, list(arms)
     print(f"  no trial of the pilot ({pilot}) was completed: no placebo here")
     return given, [a for a in arms if trials.arm(a).history != "placebo"]
 
 
-# --- tables -------------------------------------------------------------------------------------------------
+def _some_ran(traces: Sequence[dict[str, Any]]) -> None:
+    """Raise RuntimeUnavailable where every trial failed: the next ones would wait and fail as well."""
+    from .emulator.runtimes import RuntimeUnavailable
 
-
-def frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return one row a set-up and arm, in order.
-
-    `completion` and `redundant` with their 95% intervals `…_low`, `…_high`. Against the control, which is the first
-    arm: `only_arm`, `only_control` (discordant pairs), `e_value`, `closed` (after so many pairs, else None).
-    """
-    import pandas as pd
-
-    return pd.DataFrame([row for one in runs for row in _rows(one)])
-
-
-def _rows(one: Run) -> list[dict[str, Any]]:
-    found = report.Results(str(one.setup), one.traces, one.arms, one.told).summary()["arms"]
-    rows = []
-    for arm in one.arms:
-        of, against = found[arm], one.evidence.get(arm)
-        low, high = of["completion_ci"]
-        fewest, most = of["redundant_ci"]
-        rows.append(
-            {
-                "task": one.setup.task,
-                "prompt": one.setup.prompt,
-                "arm": arm,
-                "trials": of["trials"],
-                "completed": of["outcomes"]["completed"],
-                "completion": of["completion_rate"],
-                "completion_low": low,
-                "completion_high": high,
-                "redundant": of["redundant_mean"],
-                "redundant_low": fewest,
-                "redundant_high": most,
-                "requests": of["requests_mean"],
-                "thoughts_returned": of["signatures_returned"],
-                "pairs": against.pairs if against else None,
-                "only_arm": against.b if against else None,
-                "only_control": against.c if against else None,
-                "e_value": against.e_value if against else None,
-                "closed": against.closed if against else None,
-            }
-        )
-    return rows
-
-
-def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `frame` as cells for people."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "task": r.task,
-            "prompt": r.prompt,
-            "arm": r.arm,
-            "completed": f"{r.completed} of {r.trials}",
-            "completion": tables.percent(r.completion, (r.completion_low, r.completion_high)),
-            "redundant calls": tables.number(r.redundant, (r.redundant_low, r.redundant_high)),
-            "requests": f"{r.requests:.1f}",
-            "only arm : only control": "–" if _none(r.pairs) else f"{r.only_arm:.0f} : {r.only_control:.0f}",
-            "e-value": "–" if _none(r.pairs) else _e_text(r.e_value),
-            "stopped": "–" if _none(r.closed) else f"after {r.closed:.0f} pairs",
-        }
-        for r in rows.itertuples()
-    )
-
-
-def markdown(rows: pd.DataFrame) -> str:
-    """Return the shown rows as a table in Markdown, for a log."""
-    cells = shown(rows)
-    lines = [list(cells.columns), ["---"] * len(cells.columns), *cells.to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-
-
-def _none(value: Any) -> bool:
-    return value is None or value != value  # pandas makes a missing number NaN
-
-
-def _e_text(value: float) -> str:
-    return f"{value:.2f}" if value < 100 else f"{value:.2g}"
-
-
-def speed(runs: Sequence[Run], rates: Rates) -> dict[str, float]:
-    """Return what the trials that were run now took, beside the runtime's own rates; empty where none were.
-
-    `seconds_a_trial`: wall time over trials, `slots` of them at a time. `read_a_second`, `made_a_second`: tokens read
-    anew and made; `runtime_share`: how much of what the runtime can do by itself that is.
-    """
-    ran = [one for one in runs if one.ran == len(one.traces)]
-    if not ran:
-        return {}
-    rows = metrics.frame([t for one in ran for t in one.traces])
-    seconds = sum(one.seconds for one in ran)
-    found = {
-        "seconds_a_trial": seconds / len(rows),
-        "read_a_second": float((rows.prompt_tokens - rows.cached_tokens).sum()) / seconds,
-        "made_a_second": float(rows.output_tokens.sum()) / seconds,
-    }
-    return {**found, "runtime_share": rates.share(found), "bench_read": rates.read, "bench_made": rates.made}
-
-
-def speed_text(found: dict[str, float]) -> str:
-    """Return the speed in words."""
-    if not found:
-        return "no set-up was run from its beginning: no speed to tell"
-    return (
-        f"{found['seconds_a_trial']:.1f} s a trial; {found['read_a_second']:.0f} tokens read anew and "
-        f"{found['made_a_second']:.0f} made a second, where the runtime by itself reads {found['bench_read']:.0f} or "
-        f"makes {found['bench_made']:.0f}: {found['runtime_share']:.0%} of what it can do"
-    )
-
-
-def last_prompt(one: Run, arm: str) -> str:
-    """Return what the model was shown last in the first trial of an arm, its conversation alone."""
-    from . import models, trace
-    from .emulator import prompts, view
-
-    traces = [t for t in one.traces if t["arm"]["name"] == arm]
-    found = min(traces, key=lambda t: t["instance"])
-    *_, body = trace.requests(found)
-    seen = view.read(body, models.profile(models.serve(found["model"])))
-    chat = prompts.messages(seen, prompts.design(one.setup.prompt), [])
-    return "\n".join(f"{m['role']:9} {m['content']}" for m in chat[1:])
-
-
-# --- in words -----------------------------------------------------------------------------------------------
-
-
-def reading(runs: Sequence[Run]) -> list[str]:
-    """Return one sentence a set-up and arm, whatever its sign, and what all of them stand on."""
-    rows = frame(runs)
-    lines = []
-    for one in runs:
-        mine = rows[(rows.task == one.setup.task) & (rows.prompt == one.setup.prompt)].set_index("arm")
-        control = mine.loc[one.arms[0]]
-        said = [_against(mine.loc[arm], one.evidence[arm], one.threshold) for arm in one.arms[1:]]
-        lines.append(f"{one.setup}: {one.arms[0]} completes {control.completion:.0%}; " + "; ".join(said) + ".")
-    told = dict.fromkeys(one.told for one in runs)
-    lines += [f"{text[:1].upper()}{text[1:]}." for text in told]
-    lines.append(
-        "Arms were stopped by evidence, so the e-values hold and the intervals only describe; each arm is compared "
-        f"with {runs[0].arms[0]} at a false-alarm rate of 5% for all arms of a set-up together."
-    )
-    return lines
-
-
-def _against(row: Any, evidence: Evidence, enough: float) -> str:
-    text = f"{row.name} {row.completion:.0%} ({evidence.b} : {evidence.c} of {evidence.pairs} pairs"
-    if evidence.closed is None:
-        return f"{text}, e = {_e_text(evidence.e_value)}, no difference shown)"
-    worse = evidence.c > evidence.b
-    return f"{text}, e ≥ {enough:.0f}: {'worse' if worse else 'better'})"
-
-
-def write(path: Path, runs: Sequence[Run], speed: dict[str, float]) -> dict[str, Any]:
-    """Write the summary of all set-ups and return it."""
-    first = runs[0].traces[0]
-    records = json.loads(frame(runs).to_json(orient="records", double_precision=6))
-    summary = {
-        "experiment": "signature_lm",
-        "backend": first["backend"].split(" ")[0],
-        "model": first["model"],
-        "setups": records,
-        "speed": {k: float(f"{v:.4g}") for k, v in speed.items()},
-        "notes": reading(runs),
-    }
-    report.write(path, summary)
-    return summary
+    if all(t["outcome"] == "failed" for t in traces):
+        raise RuntimeUnavailable(f"every trial failed: {traces[0]['detail']}")

@@ -39,7 +39,7 @@ class Rates:
     made: float
 
     def share(self, speed: Mapping[str, float]) -> float:
-        """Return how much of these rates trials reached (`language_runs.tokens`): 1 is all of it.
+        """Return how much of these rates trials reached (`language_report.speed`): 1 is all of it.
 
         Reading and making share the machine, so it is the time that their tokens take at these rates, in a second.
         """
@@ -51,7 +51,14 @@ def measure(runtime: Runtime, slots: int) -> Rates:
 
     Raises RuntimeUnavailable.
     """
-    return trials.outside_of_loops(_measure(runtime, slots))
+    return trials.outside_of_loops(_measured(runtime, slots))
+
+
+async def _measured(runtime: Runtime, slots: int) -> Rates:
+    try:
+        return await _measure(runtime, slots)
+    finally:
+        await runtime.aclose()
 
 
 async def _measure(runtime: Runtime, slots: int) -> Rates:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
+import random
 import socket
 import threading
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,17 +86,25 @@ def slept(monkeypatch):
 class ModelServer:
     """A fake OpenAI-compatible server on the loopback address: `answers` in turn, the last one for ever.
 
-    An answer is the text of the message, an HTTP status to refuse with, or a function from the request's body to
-    either. `asked` holds the requests' bodies, `keys` their authorization; a form of structured output that is not
-    in `forms` is refused with 400.
+    An answer is the text of the message, an HTTP status to refuse with, a whole Response, or a function from the
+    request's body to one of these. `asked` holds the requests' bodies, `keys` and `peers` their authorization and
+    port, `listed` the authorization of those for the list of `models` (or a whole Response); a form of structured
+    output that is not in `forms` is refused with 400.
     """
 
+    url: str
+
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self.answers: list[Any] = ['{"answer": "done"}']
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.peers: list[int] = []
+        self.listed: list[str | None] = []
         self.forms: tuple[str | None, ...] = ("json_schema", "json_object", None)
-        self.models = ["small"]
+        self.models: list[str] | Response = ["small"]
         self.finish = "stop"
         self.usage: dict[str, Any] | None = {
             "prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 60},
@@ -108,25 +119,31 @@ class ModelServer:
         )
 
     async def _list(self, request: Request) -> Response:
+        self.listed.append(request.headers.get("authorization"))
+        if isinstance(self.models, Response):
+            return self.models
         return JSONResponse({"object": "list", "data": [{"id": name} for name in self.models]})
 
     async def _complete(self, request: Request) -> Response:
         body = await request.json()
         self.asked.append(body)
         self.keys.append(request.headers.get("authorization"))
+        self.peers.append(request.client.port)
         if (body.get("response_format") or {}).get("type") not in self.forms:
             return JSONResponse({"error": {"message": "unknown response_format"}}, 400)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        answer = answer(body) if callable(answer) else answer
+        answer = answer(body) if callable(answer) and not isinstance(answer, Response) else answer
+        if isinstance(answer, Response):
+            return answer
         if isinstance(answer, int):
             return JSONResponse({"error": {"message": "no"}}, answer)
         choice = {"index": 0, "finish_reason": self.finish, "message": {"role": "assistant", "content": answer}}
         return JSONResponse({"choices": [choice], **({"usage": self.usage} if self.usage else {})})
 
 
-@pytest.fixture
-def model_server():
-    """A running ModelServer; its `url` ends in /v1."""
+@pytest.fixture(scope="session")
+def running_model_server():
+    """A ModelServer that runs once for all tests: to start and stop one takes longer than most of them."""
     made = ModelServer()
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(made.app(), log_level="warning", lifespan="off", ws="none"))
@@ -137,3 +154,56 @@ def model_server():
     server.should_exit = True
     thread.join()
     listener.close()
+
+
+@pytest.fixture
+def model_server(running_model_server):
+    """A running ModelServer as if it were new; its `url` ends in /v1."""
+    running_model_server.reset()
+    return running_model_server
+
+
+def follower(early: float = 0.0) -> Callable[[dict[str, Any]], str]:
+    """Return a model for `ecpm-handles`, as an answer of ModelServer, that knows its messages and nothing else.
+
+    It copies the references out of the results. Where its newest step stands without a thought it answers too early,
+    with the probability `early`, drawn from the request's seed.
+    """
+
+    def answer(body: dict[str, Any]) -> str:
+        contents = [(m["role"], m["content"]) for m in body["messages"]]
+        start = max(i for i, (role, text) in enumerate(contents) if role == "user" and text.startswith("For app-"))
+        app = contents[start][1].split()[1].rstrip(":")
+        steps = [json.loads(text) for role, text in contents[start:] if role == "assistant"]
+        told = [json.loads(text.removeprefix("Result: ")) for role, text in contents[start + 1 :] if role == "user"]
+        known = {key: value for result in told for key, value in result.items()}
+        lost = bool(steps) and "thought" not in steps[-1]
+        # Whoever may not think is not given the key for it.
+        forms = body["response_format"]["json_schema"]["schema"]
+        forms = forms.get("anyOf", [forms])
+        thought = {"thought": f"{len(steps)} done for {app}"} if "thought" in forms[0]["properties"] else {}
+        if lost and random.Random(body["seed"]).random() < early:
+            return json.dumps({**thought, "answer": "admob, 1.11"})
+        return json.dumps({**thought, **_next(app, told[-1] if told else {}, known)})
+
+    return answer
+
+
+def _next(app: str, newest: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """Return the call that the newest result asks for, or the answer where it holds what was asked for."""
+    if "network" in newest:
+        return {"answer": f"{newest['network']}, {newest['floor']}"}
+    for key, name, args in (
+        ("days", "mediation_of", ("days",)),
+        ("range", "outlying_days", ("series", "range")),
+        ("series", "normal_range", ("series",)),
+    ):
+        if key in newest:
+            return {"call": {"name": name, "args": {arg: known[arg] for arg in args}}}
+    return {"call": {"name": "fetch_series", "args": {"app": app}}}
+
+
+@pytest.fixture(scope="session")
+def following():
+    """The function that makes a model which follows `ecpm-handles`."""
+    return follower

@@ -88,8 +88,8 @@ HISTORY = (
 def test_the_whole_prompt_of_a_history():
     chat = prompts.messages(seen(*HISTORY), BARE, [WORKED])
     form = (
-        'Reply with one JSON object on one line: {"thought":"…","call":{"name":"…","args":{…}}} to call a tool, '
-        'or {"thought":"…","answer":"…"} when all is done.'
+        "Reply with one JSON object on one line. Its keys: thought (one short sentence: what is known, what comes next), "
+        "call (with name and args) to use a tool, or answer (a sentence) when all is done."
     )
     assert chat == [
         {
@@ -163,8 +163,8 @@ def test_messages_of_one_role_are_joined_and_unanswered_calls_are_told():
 
 def test_a_mode_without_calls_and_thinking_switched_off_show_in_the_prompt():
     text = prompts.messages(seen(user("Hi"), mode="NONE", thinking=False), BARE, [])[0]["content"]
-    assert text.endswith('Reply with one JSON object on one line: {"answer":"…"}.')
-    assert '"answer"' not in prompts.messages(seen(user("Hi"), mode="ANY"), BARE, [])[0]["content"]
+    assert text.endswith("Reply with one JSON object on one line. Its keys: answer (a sentence).")
+    assert "answer" not in prompts.messages(seen(user("Hi"), mode="ANY"), BARE, [])[0]["content"]
 
 
 # --- what may be decoded ------------------------------------------------------------------------------------

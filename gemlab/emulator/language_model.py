@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from . import errors, prompts
 from .errors import ApiError
 from .prompts import Design, Worked
-from .runtimes import Completion, Runtime, RuntimeUnavailable
+from .runtimes import Completion, PromptTooLong, Runtime, RuntimeUnavailable
 from .view import Reply, Spent, View
 
 # Enough for a thought, several calls or an answer in words.
 MOST_TOKENS = 512
+# The API's words as far as they hold here: it names both numbers.
+TOO_LONG = "The input token count exceeds the maximum number of tokens allowed."
 
 
 class LanguageModel:
@@ -27,12 +29,14 @@ class LanguageModel:
         self.runtime, self.design, self.worked = runtime, design, list(worked)
 
     async def respond(self, view: View) -> Reply:
-        """Return the model's decision; a runtime that does not answer is the API's 503."""
+        """Return the model's decision; a runtime that does not answer is the API's 503, too long a prompt its 400."""
         chat = prompts.messages(view, self.design, self.worked)
         temperature = self.design.temperature if view.temperature is None else view.temperature
         most = min(view.most_tokens or MOST_TOKENS, MOST_TOKENS)
         try:
             made = await self.runtime.complete(chat, prompts.schema(view, self.design), view.seed, temperature, most)
+        except PromptTooLong:
+            raise ApiError(400, TOO_LONG) from None
         except RuntimeUnavailable as error:
             raise ApiError(503, f"{errors.OVERLOADED} ({error})") from None
         return _reply(made, view)

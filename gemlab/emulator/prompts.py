@@ -113,14 +113,16 @@ def _type(schema: Any) -> str:
 
 
 def _form(view: View) -> str:
-    thought = '"thought":"…",' if view.thinking else ""
-    call = f'{{{thought}"call":{{"name":"…","args":{{…}}}}}}'
-    answer = f'{{{thought}"answer":"…"}}'
+    """Say in words what to reply: what stands for a value in a pattern, small models copy as the value."""
+    thought = "thought (one short sentence: what is known, what comes next), " if view.thinking else ""
+    call, answer = "call (with name and args)", "answer (a sentence)"
     if view.mode == "NONE" or not view.declared:
-        return f"Reply with one JSON object on one line: {answer}."
-    if view.mode == "ANY":
-        return f"Reply with one JSON object on one line: {call}."
-    return f"Reply with one JSON object on one line: {call} to call a tool, or {answer} when all is done."
+        asked = f"{thought}{answer}"
+    elif view.mode == "ANY":
+        asked = f"{thought}{call}"
+    else:
+        asked = f"{thought}{call} to use a tool, or {answer} when all is done"
+    return f"Reply with one JSON object on one line. Its keys: {asked}."
 
 
 def _example(one: Worked, thoughts: bool) -> list[Message]:

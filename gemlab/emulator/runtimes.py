@@ -28,6 +28,10 @@ class RuntimeUnavailable(Exception):
     """The runtime gave no answer: not reached, or an error of its own."""
 
 
+class PromptTooLong(RuntimeUnavailable):
+    """The prompt does not fit into the runtime's context, and will not the next time."""
+
+
 @dataclass(frozen=True)
 class Completion:
     """What a runtime answered: text, finish reason (stop or length), and its own token counts.
@@ -55,7 +59,8 @@ class Runtime:
     def __init__(self, url: str, model: str, key: str | None = None, keep: Any = None):
         self.url, self.model, self._key, self._keep = url.rstrip("/"), model, key, keep
         self._clients: weakref.WeakKeyDictionary[Any, httpx2.AsyncClient] = weakref.WeakKeyDictionary()
-        self._form = 0
+        # Only what worked is remembered: a server refuses a prompt that is too long in whatever form, too.
+        self._form: int | None = None
 
     async def complete(
         self,
@@ -69,34 +74,43 @@ class Runtime:
 
         Without a schema it is free text.
 
-        Raises RuntimeUnavailable.
+        Raises RuntimeUnavailable, of which PromptTooLong is one.
         """
         asked: dict[str, Any] = {
             "model": self.model, "messages": list(messages), "temperature": temperature, "max_tokens": most,
         }  # fmt: skip
         if seed is not None:
             asked["seed"] = seed
-        while True:
-            form = self._form
-            response = await self._post({**asked, **(_structured(_FORMS[form], schema) if schema else {})})
-            if schema and response.status_code in (400, 422, 501) and form < len(_FORMS) - 1:
-                self._form = max(self._form, form + 1)
-                continue
-            if response.status_code != 200:
-                raise RuntimeUnavailable(f"the model's server answered HTTP {response.status_code}")
-            return _completion(response)
+        if schema is None:
+            return _completion(await self._post(asked))
+        for form in range(self._form or 0, len(_FORMS)):
+            response = await self._post({**asked, **_structured(_FORMS[form], schema)})
+            if response.status_code not in (400, 422, 501) or _is_too_long(response):
+                break
+        made = _completion(response)
+        self._form = form if self._form is None else self._form
+        return made
 
     async def _post(self, body: dict[str, Any]) -> httpx2.Response:
         try:
             return await self._client().post(f"{self.url}/chat/completions", json=body)
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise RuntimeUnavailable(f"no answer from the model's server: {type(error).__name__}") from None
+
+    async def aclose(self) -> None:
+        """Close the connections that this event loop has opened; the next request opens new ones."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
 
     def _client(self) -> httpx2.AsyncClient:
         """Return this event loop's client: connections die with the loop that opened them."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = httpx2.AsyncClient(headers=_headers(self._key), timeout=_TIMEOUT, limits=_LIMITS)
+            # A proxy of the environment is not for what this process runs itself.
+            self._clients[loop] = httpx2.AsyncClient(
+                headers=_headers(self._key), timeout=_TIMEOUT, limits=_LIMITS, trust_env=self._keep is None
+            )
         return self._clients[loop]
 
 
@@ -115,6 +129,10 @@ def _structured(form: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _completion(response: httpx2.Response) -> Completion:
+    if _is_too_long(response):
+        raise PromptTooLong("the prompt is longer than the context of the model's server")
+    if response.status_code != 200:
+        raise RuntimeUnavailable(f"the model's server answered HTTP {response.status_code}")
     try:
         body = response.json()
         choice = body["choices"][0]
@@ -131,6 +149,12 @@ def _completion(response: httpx2.Response) -> Completion:
         raise RuntimeUnavailable(f"unreadable answer of the model's server: {type(error).__name__}") from None
 
 
+def _is_too_long(response: httpx2.Response) -> bool:
+    """Tell whether a prompt was refused for its length, as llama.cpp, OpenAI and vLLM say it."""
+    said = response.text if response.status_code == 400 else ""
+    return any(words in said for words in ("exceed_context_size", "context_length_exceeded", "maximum context length"))
+
+
 # --- two ways in --------------------------------------------------------------------------------------------
 
 
@@ -140,12 +164,19 @@ def openai(address: str) -> Runtime:
     Raises ValueError for an address that cannot be used.
     """
     url, _, model = address.partition("#")
-    found = urlsplit(url)
-    if found.scheme not in ("http", "https") or not found.hostname or not model:
+    try:
+        found = urlsplit(url)
+        whole = found.scheme in ("http", "https") and found.hostname and found.port != 0 and model
+    except ValueError:
+        whole = False
+    if not whole:
         raise ValueError("openai: takes URL#MODEL, for example openai:http://localhost:11434/v1#qwen2.5-coder:0.5b")
     if found.username or found.password or found.query:
         raise ValueError("openai: no user, password or query in the URL; a key goes into OPENAI_API_KEY")
-    return Runtime(url, model, os.environ.get("OPENAI_API_KEY"))
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("OPENAI_API_KEY is no key: it holds a line break or a character outside of ASCII")
+    return Runtime(url, model, key or None)
 
 
 def served(runtime: Runtime) -> list[str]:
@@ -156,7 +187,7 @@ def served(runtime: Runtime) -> list[str]:
         return [str(m["id"]) for m in response.json()["data"]]
     except httpx2.HTTPStatusError as error:
         raise RuntimeUnavailable(f"{runtime.url}/models answered HTTP {error.response.status_code}") from None
-    except httpx2.TransportError as error:
+    except httpx2.RequestError as error:
         raise RuntimeUnavailable(f"no server at {runtime.url}: {type(error).__name__}") from None
     except (ValueError, LookupError, TypeError):
         raise RuntimeUnavailable(f"{runtime.url}/models is not a list of models") from None
@@ -178,7 +209,7 @@ def gguf(path: Path, slots: int = 8, threads: int | None = None) -> Runtime:
     settings = xllamacpp.CommonParams()
     settings.model.path = str(path)
     settings.n_parallel, settings.n_ctx = slots, slots * CONTEXT
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or len(os.sched_getaffinity(0))
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or _cores()
     settings.hostnames, settings.api_keys, settings.ui = ["127.0.0.1"], [key], False
     settings.warmup, settings.verbosity = False, -1
     try:
@@ -186,3 +217,8 @@ def gguf(path: Path, slots: int = 8, threads: int | None = None) -> Runtime:
     except RuntimeError as error:
         raise ValueError(f"{path.name} cannot be loaded: {error}") from None
     return Runtime(f"{server.listening_address}/v1", path.name, key, server)
+
+
+def _cores() -> int:
+    """Return how many processors this process may use; not every system tells which these are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -19,7 +19,7 @@ _ASK = (
     "One of the hosts {}, {} and {} is down. Probe all three, then restart the one that is down. "
     "Answer with that host and the receipt of its restart."
 )
-_SYSTEM = "You look after hosts with the tools given. Call one tool at a time and answer at the end."
+_SYSTEM = "You look after hosts. Probe every host before a restart, one call at a time, and answer at the end."
 _TEXT = {"type": "string"}
 
 DECLARATIONS = (
@@ -93,15 +93,14 @@ def _probe(number: int) -> PlanStep:
         return _hosts(facts)[number]
 
     def think(facts: Facts) -> str:
-        return f"{number} of {_HOSTS} probed{_found(facts, number)}: probe {host(facts)}."
+        return f"{_states(facts, number)}{host(facts)} unknown: probe it."
 
     return PlanStep("probe", "each host has to be probed", lambda facts: [{"host": host(facts)}], think=think)
 
 
-def _found(facts: Facts, probed: int) -> str:
+def _states(facts: Facts, probed: int) -> str:
     """Return what the probes so far have found, to be said in a thought."""
-    down = [told(facts, i, "host") for i in range(probed) if told(facts, i, "status") == "down"]
-    return f", {down[0]} down" if down else ", none down" if probed else ""
+    return "".join(f"{told(facts, i, 'host')} {told(facts, i, 'status')}, " for i in range(probed))
 
 
 def _answer(facts: Facts) -> str:
@@ -114,7 +113,7 @@ _STEPS = (
         "restart",
         "the host that is down has to come up",
         lambda facts: [{"host": _down(facts)}],
-        think=lambda facts: f"{_HOSTS} of {_HOSTS} probed: restart {_down(facts)}.",
+        think=lambda facts: f"{_states(facts, _HOSTS)}all known: restart {_down(facts)}.",
     ),
 )
 TASK = Task(
@@ -124,7 +123,7 @@ TASK = Task(
     Plan(
         _STEPS,
         lambda turns: (_HOSTS + 1, _answer),
-        conclude=lambda facts: f"{_down(facts)} restarted: answer.",
+        conclude=lambda facts: f"{_down(facts)} restarted, all done: answer.",
     ),
     _instance,
 )

@@ -1,0 +1,197 @@
+"""What runs on a language model gave: rows and cells, what a model saw, how fast it was, and the sentences to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import contents as wire
+from . import metrics, report, tables
+from .language_runs import Run
+from .sequential import Evidence
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .language_speed import Rates
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+def frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return one row a set-up and arm, in order.
+
+    `completion` and `redundant` with their 95% intervals `…_low`, `…_high`. Against the control, which is the first
+    arm: `only_arm`, `only_control` (discordant pairs), `e_value`, `closed` (after so many pairs, else None).
+    """
+    import pandas as pd
+
+    return pd.DataFrame([row for one in runs for row in _rows(one)])
+
+
+def _rows(one: Run) -> list[dict[str, Any]]:
+    found = report.Results(str(one.setup), one.traces, one.arms, one.told).summary()["arms"]
+    rows = []
+    for arm in one.arms:
+        of, against = found[arm], one.evidence.get(arm)
+        low, high = of["completion_ci"]
+        fewest, most = of["redundant_ci"]
+        rows.append(
+            {
+                "task": one.setup.task,
+                "prompt": one.setup.prompt,
+                "arm": arm,
+                "trials": of["trials"],
+                "completed": of["outcomes"]["completed"],
+                "completion": of["completion_rate"],
+                "completion_low": low,
+                "completion_high": high,
+                "redundant": of["redundant_mean"],
+                "redundant_low": fewest,
+                "redundant_high": most,
+                "requests": of["requests_mean"],
+                "thoughts_returned": of["signatures_returned"],
+                "pairs": against.pairs if against else None,
+                "only_arm": against.b if against else None,
+                "only_control": against.c if against else None,
+                "e_value": against.e_value if against else None,
+                "closed": against.closed if against else None,
+            }
+        )
+    return rows
+
+
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `frame` as cells for people."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "task": r.task,
+            "prompt": r.prompt,
+            "arm": r.arm,
+            "completed": f"{r.completed} of {r.trials}",
+            "completion": tables.percent(r.completion, (r.completion_low, r.completion_high)),
+            "redundant calls": tables.number(r.redundant, (r.redundant_low, r.redundant_high)),
+            "requests": f"{r.requests:.1f}",
+            "only arm : only control": "–" if _none(r.pairs) else f"{r.only_arm:.0f} : {r.only_control:.0f}",
+            "e-value": "–" if _none(r.pairs) else _e_text(r.e_value),
+            "stopped": "–" if _none(r.closed) else f"after {r.closed:.0f} pairs",
+        }
+        for r in rows.itertuples()
+    )
+
+
+def markdown(rows: pd.DataFrame) -> str:
+    """Return the shown rows as a table in Markdown, for a log."""
+    cells = shown(rows)
+    lines = [list(cells.columns), ["---"] * len(cells.columns), *cells.to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def _none(value: Any) -> bool:
+    return value is None or value != value  # pandas makes a missing number NaN
+
+
+def _e_text(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.2g}"
+
+
+def speed(runs: Sequence[Run], rates: Rates) -> dict[str, float]:
+    """Return what the trials that were run now took, beside the runtime's own rates; empty where none were.
+
+    `seconds_a_trial`: wall time over trials, `slots` of them at a time. `read_a_second`, `made_a_second`: tokens read
+    anew and made; `runtime_share`: how much of what the runtime can do by itself that is. Empty, too, where the
+    runtime counts no tokens.
+    """
+    ran = [one for one in runs if one.ran == len(one.traces)]
+    if not ran or not (rates.read and rates.made):
+        return {}
+    rows = metrics.frame([t for one in ran for t in one.traces])
+    seconds = sum(one.seconds for one in ran)
+    found = {
+        "seconds_a_trial": seconds / len(rows),
+        "read_a_second": float((rows.prompt_tokens - rows.cached_tokens).sum()) / seconds,
+        "made_a_second": float(rows.output_tokens.sum()) / seconds,
+    }
+    return {**found, "runtime_share": rates.share(found), "bench_read": rates.read, "bench_made": rates.made}
+
+
+def speed_text(found: dict[str, float]) -> str:
+    """Return the speed in words."""
+    if not found:
+        return "no speed to tell: no set-up was run from its beginning, or the runtime counts no tokens"
+    return (
+        f"{found['seconds_a_trial']:.1f} s a trial; {found['read_a_second']:.0f} tokens read anew and "
+        f"{found['made_a_second']:.0f} made a second, where the runtime by itself reads {found['bench_read']:.0f} or "
+        f"makes {found['bench_made']:.0f}: {found['runtime_share']:.0%} of what it can do"
+    )
+
+
+def last_prompt(one: Run, arm: str) -> str:
+    """Return what the model was shown last in the first trial of an arm, its conversation alone."""
+    from . import models, trace
+    from .emulator import prompts, view
+
+    traces = [t for t in one.traces if t["arm"]["name"] == arm]
+    found = min(traces, key=lambda t: t["instance"])
+    last = found["steps"][-1]
+    contents = [found["contents"][i] for i in last["contents"]]
+    if trace.kept_by_server(last):  # which sent along only what was new
+        contents = trace.received(found)
+        contents = contents[:-1] if wire.is_model(contents[-1]) else contents
+    body = {**found["config"], **last["changed"], "contents": contents}
+    seen = view.read(body, models.profile(models.serve(found["model"])))
+    chat = prompts.messages(seen, prompts.design(one.setup.prompt), [])
+    return "\n".join(f"{m['role']:9} {m['content']}" for m in chat[1:])
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+
+def reading(runs: Sequence[Run]) -> list[str]:
+    """Return one sentence a set-up and arm, whatever its sign, and what all of them stand on."""
+    rows = frame(runs)
+    lines = []
+    for one in runs:
+        mine = rows[(rows.task == one.setup.task) & (rows.prompt == one.setup.prompt)].set_index("arm")
+        control = mine.loc[one.arms[0]]
+        said = [_against(mine.loc[arm], one.evidence[arm], one.threshold) for arm in one.arms[1:]]
+        lines.append(f"{one.setup}: {one.arms[0]} completes {control.completion:.0%}; " + "; ".join(said) + ".")
+        failed = sum(t["outcome"] == "failed" for t in one.traces)
+        if failed:
+            lines.append(f"{one.setup}: {failed} of {len(one.traces)} trials failed for infrastructure; left out.")
+    told = dict.fromkeys(one.told for one in runs)
+    lines += [f"{text[:1].upper()}{text[1:]}." for text in told]
+    alpha = (len(runs[0].arms) - 1) / runs[0].threshold
+    lines.append(
+        "Arms were stopped by evidence, so the e-values hold and the intervals only describe; each arm is compared "
+        f"with {runs[0].arms[0]} at a false-alarm rate of {alpha:.3g} for all arms of a set-up together."
+    )
+    return lines
+
+
+def _against(row: Any, evidence: Evidence, enough: float) -> str:
+    text = f"{row.name} {row.completion:.0%} ({evidence.b} : {evidence.c} of {evidence.pairs} pairs"
+    if evidence.closed is None:
+        return f"{text}, e = {_e_text(evidence.e_value)}, no difference shown)"
+    worse = evidence.c > evidence.b
+    return f"{text}, e ≥ {enough:.0f}: {'worse' if worse else 'better'})"
+
+
+def write(path: Path, runs: Sequence[Run], speed: dict[str, float]) -> dict[str, Any]:
+    """Write the summary of all set-ups and return it."""
+    first = runs[0].traces[0]
+    records = json.loads(frame(runs).to_json(orient="records", double_precision=6))
+    summary = {
+        "experiment": "signature_lm",
+        "backend": first["backend"].rpartition(" prompt=")[0],
+        "model": first["model"],
+        "setups": records,
+        "speed": {k: float(f"{v:.4g}") for k, v in speed.items()},
+        "notes": reading(runs),
+    }
+    report.write(path, summary)
+    return summary
