@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from .language_report import e_text
 from .plots import _FAINT, BLUE, GREY, RED, SKY, STYLE, _figure
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def setups(rows: pd.DataFrame, told: str) -> Figure:
         left.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
         left.set_yticks([t for t, _ in ticks], [name for _, name in ticks])
         right.set_title("Redundant calls a trial")
-        right.set_xlim(left=-0.05)
+        right.set_xlim(-0.05, max(right.get_xlim()[1], 1))
         for axes in (left, right):
             axes.grid(axis="x", color=_FAINT, linewidth=0.6)
             axes.set_axisbelow(True)
@@ -71,12 +72,12 @@ def _label(row) -> str:
     counts = f"{row.completed}/{row.trials}"
     if row.pairs is None or row.pairs != row.pairs:
         return f"{counts}, control"
-    return f"{counts}, e = {row.e_value:.2g}"
+    return f"{counts}, e = {e_text(row.e_value)}"
 
 
 def _caption(told: str) -> str:
     how = (
-        "Red: worse than the control by evidence (e-process, stopped then), grey: no difference shown. 95% intervals "
-        "describe; after a stop only the e-value tests."
+        "Red: worse than the control by evidence (e-process, stopped then), light blue: better, grey: no difference "
+        "shown. 95% intervals describe; after a stop only the e-value tests."
     )
     return "\n".join(textwrap.fill(text, 150) for text in (told, how))

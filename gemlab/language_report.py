@@ -77,7 +77,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
             "redundant calls": tables.number(r.redundant, (r.redundant_low, r.redundant_high)),
             "requests": f"{r.requests:.1f}",
             "only arm : only control": "–" if _none(r.pairs) else f"{r.only_arm:.0f} : {r.only_control:.0f}",
-            "e-value": "–" if _none(r.pairs) else _e_text(r.e_value),
+            "e-value": "–" if _none(r.pairs) else e_text(r.e_value),
             "stopped": "–" if _none(r.closed) else f"after {r.closed:.0f} pairs",
         }
         for r in rows.itertuples()
@@ -95,8 +95,9 @@ def _none(value: Any) -> bool:
     return value is None or value != value  # pandas makes a missing number NaN
 
 
-def _e_text(value: float) -> str:
-    return f"{value:.2f}" if value < 100 else f"{value:.2g}"
+def e_text(value: float) -> str:
+    """Return an e-value for people."""
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}" if value < 10_000 else f"{value:.1e}"
 
 
 def speed(runs: Sequence[Run], rates: Rates) -> dict[str, float]:
@@ -176,7 +177,7 @@ def reading(runs: Sequence[Run]) -> list[str]:
 def _against(row: Any, evidence: Evidence, enough: float) -> str:
     text = f"{row.name} {row.completion:.0%} ({evidence.b} : {evidence.c} of {evidence.pairs} pairs"
     if evidence.closed is None:
-        return f"{text}, e = {_e_text(evidence.e_value)}, no difference shown)"
+        return f"{text}, e = {e_text(evidence.e_value)}, no difference shown)"
     worse = evidence.c > evidence.b
     return f"{text}, e ≥ {enough:.0f}: {'worse' if worse else 'better'})"
 

@@ -113,3 +113,111 @@ def test_the_real_api_needs_a_key_and_a_yes(tmp_path, monkeypatch, capsys):
         ab(tmp_path, backend="gemini")
     shown = capsys.readouterr().out
     assert "requests" in shown and "$" in shown and "secret" not in shown
+
+
+# --- on a language model ------------------------------------------------------------------------------------
+
+SMALL = {"instances": 2, "pilot": 2, "block": 2, "slots": 2}
+SETUPS = [{"task": "ecpm-handles", "prompt": "worked"}, {"task": "ecpm-handles", "prompt": "bare"}]
+
+
+def lm(tmp_path, model_server, **given):
+    chosen = experiment.load("signature_lm")
+    backend = f"openai:{model_server.url}#small"
+    return chosen, batch.prepare(
+        chosen, {"backend": backend, "setups": SETUPS, **SMALL, **given}, False, str(tmp_path / "run")
+    )
+
+
+def test_a_language_model_is_looked_for_before_anything_is_made_and_nothing_is_asked_of_it(tmp_path, model_server):
+    backend = f"openai:{model_server.url}#small"
+    assert ab(tmp_path, backend=backend)[1]["backend"] == backend
+    assert lm(tmp_path, model_server)[1]["setups"] == SETUPS
+    assert model_server.asked == [] and len(model_server.listed) == 2 and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"backend": "sim"}, "'sim' is no language model"),
+        ({"backend": "gemini"}, "'gemini' is no language model"),
+        ({"backend": "openai:http://127.0.0.1:9/v1#small"}, "no server at http://127.0.0.1:9/v1: ConnectError"),
+        ({"backend": "gguf:gone.gguf"}, r"no file gone\.gguf"),
+        ({"setups": []}, "there has to be one"),
+        ({"setups": [*SETUPS, SETUPS[0]]}, "set-ups are to differ"),
+        ({"setups": [{"task": "triage", "prompt": "nope"}]}, "unknown prompt 'nope'"),
+        ({"setups": [{"task": "nope", "prompt": "bare"}]}, "unknown task 'nope'"),
+        ({"arms": ["preserve"]}, "a control and other arms"),
+        ({"arms": ["preserve", "nope"]}, "unknown history strategy"),
+        ({"model": "gemini-3.8-flash"}, 'no thinking "off" for none'),
+        ({"model": "gpt-5", "arms": ["preserve", "strip"]}, "unknown model"),
+        ({"alpha": 2}, "alpha lies between 0 and 1"),
+        ({"pilot": 0}, "start at 1"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is_made(tmp_path, model_server, given, words):
+    with pytest.raises(BadInput, match=words) as error:
+        lm(tmp_path, model_server, **given)
+    assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
+
+
+def test_a_model_that_the_server_has_not_is_refused_for_any_experiment(tmp_path, model_server):
+    model_server.models = ["large"]
+    for prepare in (
+        lambda: lm(tmp_path, model_server),
+        lambda: ab(tmp_path, backend=f"openai:{model_server.url}#small"),
+    ):
+        with pytest.raises(BadInput, match="has no model 'small'; it has large"):
+            prepare()
+
+
+def test_a_model_s_file_goes_by_its_whole_path_into_the_kernel(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gemlab.language.check", lambda name: None)
+    (tmp_path / "my.gguf").write_bytes(b"GGUF")
+    assert ab(tmp_path, backend="gguf:my.gguf")[1]["backend"] == f"gguf:{tmp_path / 'my.gguf'}"
+
+
+@pytest.mark.slow
+def test_the_experiment_on_a_language_model_runs_goes_on_and_says_who_was_measured(
+    tmp_path, model_server, following, monkeypatch, capfd
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    follow = following(early=1.0)
+    free = "one, two, three"
+    model_server.answers = [lambda body: follow(body) if "response_format" in body else free]
+    where = batch.run(*lm(tmp_path, model_server), str(tmp_path / "run"))
+    summary = json.loads((where / "summary.json").read_text())
+    counts = {(s["prompt"], s["arm"]): (s["completed"], s["trials"], s["only_control"]) for s in summary["setups"]}
+    arms = ["preserve", "strip", "placebo", "neutral", "none", "pruned", "dummy"]
+    assert list(counts) == [(one["prompt"], arm) for one in SETUPS for arm in arms]
+    lost = {"strip", "none", "dummy"}
+    for (_, arm), found in counts.items():
+        assert found == ((0, 2, 2) if arm in lost else (2, 2, None if arm == "preserve" else 0)), arm
+    assert summary["backend"] == f"openai:{model_server.url}#small" and summary["speed"]["runtime_share"] > 0
+    assert sum("not on Gemini: small (at" in note for note in summary["notes"]) == len(SETUPS)
+    made = {p.name for p in where.iterdir()}
+    assert {"report.html", "notebook.ipynb", "summary.json", "setups.png"} <= made
+    assert {
+        f"{kind}-ecpm-handles-{prompt}.jsonl" for kind in ("trials", "pilot") for prompt in ("worked", "bare")
+    } <= made
+    shown = (where / "report.html").read_text()
+    assert "tokens read and" in shown and "1 done for app-" in shown and "no difference shown" in shown
+    everything = shown + "".join(p.read_text("utf-8", "replace") for p in where.iterdir()) + "".join(capfd.readouterr())
+    assert "sk-very-secret" not in everything and set(model_server.keys) == {"Bearer sk-very-secret"}
+
+    # As after a kill: trials that are there are not made again, and the same comes out.
+    path = where / "trials-ecpm-handles-bare.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-3]) + lines[-3][:50])
+    (where / "summary.json").unlink()
+    model_server.asked.clear()
+    batch.run(*lm(tmp_path, model_server), str(where))
+    again = json.loads((where / "summary.json").read_text())
+    assert again["setups"] == summary["setups"] and again["notes"] == summary["notes"] and again["speed"] == {}
+    assert len([a for a in model_server.asked if "response_format" in a]) <= 3 * 5
+
+    before = {p.name: p.read_bytes() for p in where.iterdir()}
+    with pytest.raises(BadInput, match="another seed"):
+        lm(tmp_path, model_server, seed=2)
+    assert {p.name: p.read_bytes() for p in where.iterdir()} == before, "other settings must not touch a finished run"

@@ -26,6 +26,12 @@ def gemlab(*words, **environment):
         (["run", "signature_ab", "--out", "/dev/null/x"], "cannot write"),
         (["serve", "--port", "99999999"], "cannot serve"),
         (["model", "nope"], "unknown model 'nope'; known: smollm2-135m, gemma3-270m"),
+        (["run", "signature_ab", "--backend", "gguf:gone.gguf"], "no file gone.gguf and no known model of that name"),
+        (["run", "signature_ab", "--backend", "openai:http://127.0.0.1:9/v1"], "openai: takes URL#MODEL"),
+        (["run", "signature_ab", "--backend", "openai:http://127.0.0.1:9/v1#m"], "no server at http://127.0.0.1:9/v1"),
+        (["run", "signature_lm", "--backend", "sim"], "'sim' is no language model; known: gguf:FILE"),
+        (["run", "signature_lm", "--backend", "openai:http://h/v1#m", "-p", "setups=[]"], "there has to be one"),
+        (["serve", "--model", "openai:http://h/v1"], "openai: takes URL#MODEL"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words, says):
@@ -42,6 +48,20 @@ def test_no_network_is_one_line_and_shows_no_key():
     )
     assert done.returncode == 2 and "no connection" in done.stderr
     assert "super-secret-key" not in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+def test_no_model_is_one_line_that_says_how_to_get_one(tmp_path):
+    done = gemlab("run", "signature_lm", GEMLAB_CACHE=str(tmp_path), GEMLAB_GGUF="")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and done.stdout == ""
+    assert "no model named and none fetched: get one with ./lab model smollm2-135m" in done.stderr
+
+
+def test_a_language_model_s_key_is_shown_nowhere(tmp_path):
+    key, out = "sk-very-secret", str(tmp_path / "run")
+    for url in ("http://127.0.0.1:9/v1#m", f"http://me:{key}@127.0.0.1:9/v1#m"):
+        done = gemlab("run", "signature_ab", "--backend", f"openai:{url}", "--out", out, OPENAI_API_KEY=key)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert key not in done.stdout + done.stderr and not (tmp_path / "run").exists()
 
 
 def test_help_imports_nothing_heavy():

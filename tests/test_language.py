@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import re
 import struct
+import subprocess
+import sys
 
+import jsonschema
 import pytest
 
-from gemlab import backends, language, plots, report, trials
+from gemlab import backends, language, plots, report, tasks, trials
 
 KEY = "sk-very-secret"
 SERVED = "openai:http://127.0.0.1:9/v1#small"
+# As it is outside of these tests: a model that was fetched once is not fetched again.
+ENVIRONMENT = dict(os.environ)
 
 
 def header(**texts):
@@ -180,3 +187,128 @@ def test_traces_of_another_model_or_prompt_are_not_gone_on_from(model_server, fo
     for other in (language.backend(name, "bare"), language.backend(name + "er"), backends.simulated()):
         with pytest.raises(ValueError, match="another backend"):
             trials.run(specs, other, tmp_path / "t.jsonl", progress=None)
+
+
+# --- a real model, end to end -------------------------------------------------------------------------------
+
+# In a process of its own: its threads, what it prints and how it ends are a part of what is tested.
+REAL = """
+import asyncio, json, sys
+from pathlib import Path
+import httpx2, psutil
+from google.genai import types
+from gemlab import answers, history, language, metrics, trials, weights
+from gemlab.emulator.runtimes import PromptTooLong
+
+name = f"gguf:{weights.fetch(weights.known('smollm2-135m'))}"
+runtime = language.open_runtime(name, 2)
+backend = language.backend(name, runtime=runtime)
+asked, complete = [], runtime.complete
+
+async def kept(messages, schema, *rest):
+    made = await complete(messages, schema, *rest)
+    asked.append({"messages": messages, "schema": schema, "text": made.text, "finish": made.finish})
+    return made
+
+runtime.complete = kept
+specs = trials.plan(["preserve", "strip"], "ecpm-handles", "gemini-2.5-flash", 1)
+traces = trials.run(specs, backend, Path(sys.argv[1]), 2, None)
+
+async def two_steps(strategy):
+    "Two requests that have to be answered with a call, the second with the first one's step."
+    calling = types.FunctionCallingConfig(mode="ANY")
+    config = types.GenerateContentConfig(
+        tools=[types.Tool(function_declarations=[types.FunctionDeclaration(name="look", description="Look.")])],
+        tool_config=types.ToolConfig(function_calling_config=calling), seed=1,
+    )
+    said = [{"role": "user", "parts": [{"text": "Look twice."}]}]
+    content = answers.of((await backend.send("gemini-2.5-flash", said, config)).response).content
+    made = [p["functionCall"] for p in content["parts"] if "functionCall" in p]
+    back = {"role": "user", "parts": [history.response_part(call, {"seen": "nothing"}) for call in made]}
+    await backend.send("gemini-2.5-flash", history.get(strategy)([*said, content, back]), config)
+    await backend.release()
+
+async def long():
+    try:
+        await complete([{"role": "user", "content": "word " * 20000}], None, None, 0.0, 1)
+    except PromptTooLong:
+        return True
+    finally:
+        await runtime.aclose()
+
+rows = [metrics.row(t) for t in traces]
+trials_asked = len(asked)
+for strategy in ("preserve", "strip"):
+    asyncio.run(two_steps(strategy))
+
+def status(key, path, **body):
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx2.Client(trust_env=False, headers=headers, timeout=60) as client:
+        url = runtime.url + path
+        return (client.post(url, json=body) if body else client.get(url)).status_code
+
+hello = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+print(json.dumps({
+    "rows": rows, "asked": asked, "trials_asked": trials_asked, "told": backend.simulated, "traces": traces,
+    "long": asyncio.run(long()),
+    "listening": [c.laddr.ip for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"],
+    "statuses": [status(k, "/chat/completions", **hello) for k in (None, "wrong", runtime._key)],
+    "listed": [status(k, "/models") for k in (None, "wrong", runtime._key)],
+    "key": runtime._key,
+}))
+"""
+
+
+@pytest.mark.slow
+def test_a_real_model_runs_trials_under_its_grammar_in_private_and_ends_without_a_word(tmp_path):
+    if importlib.util.find_spec("xllamacpp") is None:
+        unavailable("xllamacpp is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", REAL, str(tmp_path / "t.jsonl")],
+        capture_output=True, text=True, timeout=600, env=ENVIRONMENT,
+    )  # fmt: skip
+    if "FetchFailed" in done.stderr:
+        unavailable(done.stderr.splitlines()[-1])
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    (line,) = done.stdout.splitlines()  # nothing of the library's own beside it
+    found = json.loads(line)
+
+    # Judged, whatever it came to: a model this small need not know what to do.
+    assert [row["arm"] for row in found["rows"]].count("strip") == 1 and len(found["rows"]) == 2
+    for row in found["rows"]:
+        assert row["outcome"] in ("completed", "wrong", "unfinished") and row["resent"] == 0 and row["pin"]
+        assert row["prompt_tokens"] > 500 * row["requests"] and row["total_tokens"] > row["prompt_tokens"]
+        assert row["output_tokens"] >= row["thought_tokens"]
+    assert "Smollm2 135M" in found["told"] and "(Q4_1), prompt 'worked'" in found["told"]
+
+    # The grammar holds: whatever was not cut off is what the schema says, and so are all calls.
+    assert found["trials_asked"] == sum(row["requests"] for row in found["rows"]) and len(found["asked"]) > 4
+    whole = [one for one in found["asked"] if one["finish"] == "stop"]
+    assert whole
+    for one in whole:
+        jsonschema.validate(json.loads(one["text"]), one["schema"])
+    declared = {d["name"]: d["parametersJsonSchema"] for d in tasks.get("ecpm-handles").declarations}
+    for one in found["traces"]:
+        for call in (p["functionCall"] for c in one["contents"] for p in c["parts"] if "functionCall" in p):
+            jsonschema.validate(call["args"], declared[call["name"]])
+            assert set(call["args"]) == set(declared[call["name"]]["properties"])
+
+    # The thought of an earlier step comes back where its signature does, and only there.
+    first, kept, again, lost = (json.loads(m) for m in two_steps(found["asked"][found["trials_asked"] :]))
+    assert kept == first and "thought" in first and lost == {"call": again["call"]}
+
+    assert found["listening"] == ["127.0.0.1"]
+    assert found["statuses"] == [401, 401, 200] and found["listed"] == [401, 401, 200]
+    assert found["long"] is True
+    assert found["key"] not in (tmp_path / "t.jsonl").read_text()
+
+
+def two_steps(asked):
+    """Of two exchanges of two requests each: what was answered first, and how that stands in the second prompt."""
+    for first, second in (asked[:2], asked[2:]):
+        yield first["text"]
+        yield next(m["content"] for m in second["messages"] if m["role"] == "assistant")
+
+
+def unavailable(reason):
+    pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)

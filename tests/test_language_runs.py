@@ -437,3 +437,19 @@ def test_the_figure_says_who_was_measured_and_colours_by_evidence(whole):
     better = language_plots.setups(language_report.frame([turned(whole[1][0])]), told)
     dots = [line.get_color() for line in better.axes[0].lines if line.get_marker() == "o"]
     assert dots == [language_plots.BLUE, language_plots.SKY]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0312, "0.03"),
+        (1.0, "1.00"),
+        (9.994, "9.99"),
+        (26.81, "27"),
+        (180.4, "180"),
+        (1_234_567.0, "1.2e+06"),
+        (math.inf, "inf"),
+    ],
+)
+def test_e_values_are_read_without_a_calculator(value, text):
+    assert language_report.e_text(value) == text

@@ -28,5 +28,5 @@ def test_notebooks_are_stripped_thin_and_parameterised(path):
 def test_every_experiment_sets_parameters_that_its_notebook_has(name):
     chosen = experiment.load(name)
     checked = experiment.checked(chosen.parameters, chosen.notebook)
-    assert {"backend", "model", "task", "seed", "out"} <= set(checked)
+    assert {"backend", "model", "seed", "out"} <= set(checked) and {"task", "setups"} & set(checked)
     assert checked["name"] == name

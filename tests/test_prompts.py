@@ -135,6 +135,11 @@ def test_examples_stand_before_the_conversation_as_turns_or_as_text_with_their_t
     assert "thought" not in shown("transcript-silent")[0]["content"].split("Example 1:")[1]
 
 
+def test_examples_do_not_think_where_thinking_is_off():
+    chat = prompts.messages(seen(user("Find a b."), thinking=False), prompts.design("worked"), [WORKED])
+    assert chat[2]["content"] == '{"call":{"name":"find","args":{"kind":"a"}}}' and "thought" not in str(chat)
+
+
 def user_message(text):
     return {"role": "user", "content": text}
 

@@ -78,13 +78,30 @@ def test_every_switch_is_a_field_of_the_profile():
         assert getattr(profile, name) in values and len(values) >= 2
 
 
+async def test_a_language_model_serves_any_client_and_its_key_is_kept_nowhere(model_server, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    model_server.answers = ['{"thought": "Its own.", "call": {"name": "own", "args": {}}}']
+    app = serving.build(f"openai:{model_server.url}#small", ["gemini-3.6-flash"], record=str(tmp_path))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://emulator") as client:
+        answer = await client.post("/v1beta/models/gemini-2.5-flash:generateContent", json=ASK)
+    (part,) = answer.json()["candidates"][0]["content"]["parts"]
+    assert part["functionCall"]["name"] == "own" and part["thoughtSignature"]
+    assert answer.json()["modelVersion"] == "gemini-3.6-flash"
+    assert model_server.keys == ["Bearer sk-very-secret"]
+    assert "secret" not in (tmp_path / "exchanges.jsonl").read_text() + answer.text
+    await app.app.routes[0].endpoint.__self__.model.runtime.aclose()
+
+
 def test_broken_options_are_one_line(tmp_path):
     (tmp_path / "file").touch()
     for options in (
         {"model": "nope"},
+        {"model": "openai:http://host/v1"},
+        {"model": "openai:http://me:secret@host/v1#m"},
+        {"model": "gguf:gone.gguf"},
         {"model": "tour", "faults": "gone.toml"},
         {"model": "tour", "record": str(tmp_path / "file")},
     ):
         with pytest.raises(BadInput) as error:
             serving.build(**options)
-        assert "\n" not in str(error.value)
+        assert "\n" not in str(error.value) and "secret" not in str(error.value)

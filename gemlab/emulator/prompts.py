@@ -78,10 +78,12 @@ def design(name: str) -> Design:
 def messages(view: View, design: Design, worked: Sequence[Worked]) -> list[Message]:
     """Return the chat for a request: system text, worked examples, then turns and steps in order.
 
+    Where thinking is off, the examples do not think either.
+
     No two messages of one role follow each other, as many chat templates ask for.
     """
     shown = [w for w in worked if w.tools <= {d.get("name") for d in view.declared}][: design.examples]
-    examples = [_example(one, design.thoughts) for one in shown]
+    examples = [_example(one, design.thoughts and view.thinking) for one in shown]
     system = [view.system, _tools(view), _form(view)]
     if design.place == "system":
         system += [f"Example {i}:\n{_transcript(one)}" for i, one in enumerate(examples, 1)]

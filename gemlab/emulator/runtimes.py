@@ -220,5 +220,6 @@ def gguf(path: Path, slots: int = 8, threads: int | None = None) -> Runtime:
 
 
 def _cores() -> int:
-    """Return how many processors this process may use; not every system tells which these are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many cores this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return len(usable(0)) if usable else os.cpu_count() or 1
