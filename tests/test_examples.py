@@ -9,7 +9,7 @@ import pytest
 from gemlab import tasks
 from gemlab.tasks import Called, Plan, examples
 
-NEW = ["ecpm-handles", "triage"]
+NEW = ["ecpm-handles", "triage", "relay"]
 # Of the tasks with one user message those whose instances are not few; a chain of any length will do.
 SHOWN = ["ecpm", *NEW, "chain(4)", "flaky", "polling", "paging"]
 

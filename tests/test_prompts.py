@@ -88,8 +88,8 @@ HISTORY = (
 def test_the_whole_prompt_of_a_history():
     chat = prompts.messages(seen(*HISTORY), BARE, [WORKED])
     form = (
-        "Reply with one JSON object on one line. Its keys: thought (one short sentence: what is known, what comes next), "
-        "call (with name and args) to use a tool, or answer (a sentence) when all is done."
+        "Reply with one JSON object on one line. Its keys: thought (one short sentence: what is known, what "
+        "comes next), call (with name and args) to use a tool, or answer (a sentence) when all is done."
     )
     assert chat == [
         {

@@ -271,8 +271,10 @@ def test_the_declared_tools_tell_which_plan_is_meant():
 
 def test_tasks_by_name():
     looping = ["dead-end", "flaky", "polling", "paging"]
-    steps = ["ecpm", "ecpm-two-turns", "ecpm-handles", "triage", "search", "chain(20)", "chain(20,turns=4)"]
+    steps = ["ecpm", "ecpm-two-turns", "ecpm-handles", "triage", "relay", "search", "chain(20)", "chain(20,turns=4)"]
     assert tasks.names() == [*steps, *looping]
-    assert len(tasks.plans()) == 9
-    with pytest.raises(ValueError, match="unknown task 'chess'; known: ecpm, ecpm-two-turns, ecpm-handles, triage, "):
+    assert len(tasks.plans()) == 10
+    with pytest.raises(
+        ValueError, match="unknown task 'chess'; known: ecpm, ecpm-two-turns, ecpm-handles, triage, relay, "
+    ):
         tasks.get("chess")

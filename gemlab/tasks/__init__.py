@@ -13,11 +13,11 @@ _FEW = ("search", "dead-end")
 
 
 def _all() -> dict[str, Task]:
-    from . import chain, dead_end, ecpm, ecpm_handles, flaky, paging, polling, search, triage
+    from . import chain, dead_end, ecpm, ecpm_handles, flaky, paging, polling, relay, search, triage
 
     chains = chain.task(20), chain.task(20, turns=4)
     looping = dead_end.TASK, flaky.TASK, polling.TASK, paging.TASK
-    handles = ecpm_handles.TASK, triage.TASK
+    handles = ecpm_handles.TASK, triage.TASK, relay.TASK
     return {task.name: task for task in (ecpm.TASK, ecpm.TWO_TURNS, *handles, search.TASK, *chains, *looping)}
 
 
