@@ -207,3 +207,21 @@ def _next(app: str, newest: dict[str, Any], known: dict[str, Any]) -> dict[str, 
 def following():
     """The function that makes a model which follows `ecpm-handles`."""
     return follower
+
+
+@pytest.fixture(scope="session")
+def language_whole(running_model_server, following, tmp_path_factory):
+    """Five arms in two set-ups on a model that needs its thoughts: the folder, what came out, the requests made.
+
+    Of the trials without thoughts more than nine in ten answer too early.
+    """
+    from gemlab import language_runs
+
+    running_model_server.reset()
+    running_model_server.answers = [following(early=0.5)]
+    folder = tmp_path_factory.mktemp("language")
+    setups = [language_runs.Setup("ecpm-handles", prompt) for prompt in ("worked", "transcript")]
+    arms = ["preserve", "strip", "neutral", "placebo", {"name": "none", "thinking": "off"}]
+    name = f"openai:{running_model_server.url}#small"
+    runs = language_runs.run(name, setups, arms, "gemini-2.5-flash", 14, 1, folder, pilot=4)
+    return folder, runs, list(running_model_server.asked)

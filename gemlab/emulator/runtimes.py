@@ -22,6 +22,8 @@ import httpx2
 _TIMEOUT = 3600.0
 # Tokens of context for each slot of a model that this process runs, where the model was trained on as many.
 CONTEXT = 4096
+# MiB of prompts that are kept beside those in the slots: the library's own limit, 8 GiB, fills a small machine.
+_MOST_CACHED = 1024
 
 
 class RuntimeUnavailable(Exception):
@@ -211,7 +213,7 @@ def gguf(path: Path, slots: int = 8, threads: int | None = None) -> Runtime:
     settings.n_parallel, settings.n_ctx = slots, slots * CONTEXT
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or _cores()
     settings.hostnames, settings.api_keys, settings.ui = ["127.0.0.1"], [key], False
-    settings.warmup, settings.verbosity = False, -1
+    settings.warmup, settings.verbosity, settings.cache_ram_mib = False, -1, _MOST_CACHED
     try:
         server = xllamacpp.Server(settings)
     except RuntimeError as error:
