@@ -183,9 +183,10 @@ def _against(row: Any, evidence: Evidence, enough: float) -> str:
 
 
 def write(path: Path, runs: Sequence[Run], speed: dict[str, float]) -> dict[str, Any]:
-    """Write the summary of all set-ups and return it."""
-    first = runs[0].traces[0]
-    records = json.loads(frame(runs).to_json(orient="records", double_precision=6))
+    """Write the summary of all set-ups and return it; beside it their table in Markdown, `setups.md`."""
+    first, rows = runs[0].traces[0], frame(runs)
+    path.with_name("setups.md").write_text(markdown(rows) + "\n", "utf-8")
+    records = json.loads(rows.to_json(orient="records", double_precision=6))
     summary = {
         "experiment": "signature_lm",
         "backend": first["backend"].rpartition(" prompt=")[0],

@@ -164,6 +164,8 @@ def test_the_summary_holds_the_rows_the_speed_and_the_notes(language_whole, tmp_
     speed = language_report.speed(runs, Rates(1000.0, 50.0))
     written = language_report.write(tmp_path / "summary.json", runs, speed)
     assert json.loads((tmp_path / "summary.json").read_text()) == written
+    lines = (tmp_path / "setups.md").read_text().splitlines()
+    assert len(lines) == 2 + len(written["setups"]) and lines[2].startswith("| ecpm-handles | worked | preserve |")
     assert written["experiment"] == "signature_lm" and written["model"] == MODEL
     assert written["backend"] == f"openai:{running_model_server.url}#small"
     assert written["notes"] == language_report.reading(runs)
