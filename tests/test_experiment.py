@@ -117,7 +117,7 @@ def test_broken_experiment_files_are_refused(tmp_path, text, words):
 
 
 def test_an_unknown_experiment_names_the_known_ones():
-    with pytest.raises(BadInput, match="signature_ab, signature_strict"):
+    with pytest.raises(BadInput, match="signature_ab, signature_lm, signature_strict"):
         experiment.load("nope")
 
 
