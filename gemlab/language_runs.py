@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +119,10 @@ def run(
     for setup in wanted:
         print(f"{setup}:")
         api = language.backend(backend, setup.prompt, slots, runtime)
-        made.append(_run(api, setup, arms, model, instances, seed, folder, slots, pilot, alpha, block))
+        one = _run(api, setup, arms, model, instances, seed, folder, slots, pilot, alpha, block)
+        if runtime.form != "json_schema":  # nothing kept its answers to the tools' arguments: another experiment
+            one = replace(one, told=f"{one.told}; its server took no JSON schema, answers came as {runtime.form}")
+        made.append(one)
     return made
 
 

@@ -209,6 +209,13 @@ def test_what_the_tools_do_not_take_may_not_be_decoded(value):
     assert not valid(value)
 
 
+def test_only_the_functions_that_a_request_allows_may_be_called():
+    calling = {"mode": "ANY", "allowedFunctionNames": ["stop"]}
+    body = {"contents": [user("Hi")], "tools": TOOLS, "toolConfig": {"functionCallingConfig": calling}}
+    validator = jsonschema.Draft202012Validator(prompts.schema(view.read(body, G25), BARE))
+    assert [validator.is_valid(value) for value in RIGHT] == [False, True, False, False]
+
+
 def test_definitions_are_put_in_place_and_recursive_ones_end():
     declared = {
         "name": "tree",

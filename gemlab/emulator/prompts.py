@@ -192,8 +192,8 @@ def schema(view: View, design: Design) -> dict[str, Any]:
     """Return the JSON schema of an answer: a thought unless thinking is off, then calls or a text, by the mode."""
     thought = {"thought": {"type": "string", "maxLength": design.thought_length}} if view.thinking else {}
     forms = []
-    if view.declared and view.mode != "NONE":
-        one = [_call(d) for d in view.declared]
+    one = [_call(d) for d in view.declared if not view.allowed or d["name"] in view.allowed]
+    if one and view.mode != "NONE":
         several = {"type": "array", "items": {"anyOf": one}, "minItems": 2, "maxItems": MOST_PARALLEL}
         forms.append(_object({**thought, "call": {"anyOf": [*one, several]}}))
     if not forms or view.mode != "ANY":

@@ -64,6 +64,11 @@ class Runtime:
         # Only what worked is remembered: a server refuses a prompt that is too long in whatever form, too.
         self._form: int | None = None
 
+    @property
+    def form(self) -> str:
+        """The form of structured output that the server takes: json_schema, json_object or text."""
+        return _FORMS[self._form or 0]
+
     async def complete(
         self,
         messages: Sequence[dict[str, str]],
@@ -74,9 +79,7 @@ class Runtime:
     ) -> Completion:
         """Return the model's next message, structured as `schema` says if the server can; `most` tokens at most.
 
-        Without a schema it is free text.
-
-        Raises RuntimeUnavailable, of which PromptTooLong is one.
+        Without a schema it is free text. Raises RuntimeUnavailable, of which PromptTooLong is one.
         """
         asked: dict[str, Any] = {
             "model": self.model, "messages": list(messages), "temperature": temperature, "max_tokens": most,

@@ -38,7 +38,8 @@ class SeenStep:
 class View:
     """One request as a model reads it. `turns` are the user's texts; `readable` says whose thoughts count.
 
-    `system` is the system instruction's text; `temperature` and `most_tokens` are None where the request has none.
+    `allowed` are the only functions that may be called, empty where all may. `system` is the system instruction's
+    text; `temperature` and `most_tokens` are None where the request has none.
     """
 
     turns: tuple[str, ...]
@@ -53,6 +54,7 @@ class View:
     system: str = ""
     temperature: float | None = None
     most_tokens: int | None = None
+    allowed: tuple[str, ...] = ()
 
     def rng(self, purpose: str) -> random.Random:
         """Return the random stream of this request: of its seed and of what it says, signatures and ids aside.
@@ -144,6 +146,7 @@ def read(body: dict[str, Any], profile: Profile) -> View:
         system=wire.answer_text(body.get("systemInstruction") or {}),
         temperature=config.get("temperature"),
         most_tokens=config.get("maxOutputTokens"),
+        allowed=tuple(calling.get("allowedFunctionNames") or ()),
     )
 
 
