@@ -182,13 +182,13 @@ def _against(row: Any, evidence: Evidence, enough: float) -> str:
     return f"{text}, e ≥ {enough:.0f}: {'worse' if worse else 'better'})"
 
 
-def write(path: Path, runs: Sequence[Run], speed: dict[str, float]) -> dict[str, Any]:
-    """Write the summary of all set-ups and return it; beside it their table in Markdown, `setups.md`."""
+def write(path: Path, name: str, runs: Sequence[Run], speed: dict[str, float]) -> dict[str, Any]:
+    """Write the summary of an experiment's set-ups and return it; beside it their table in Markdown, `setups.md`."""
     first, rows = runs[0].traces[0], frame(runs)
     path.with_name("setups.md").write_text(markdown(rows) + "\n", "utf-8")
     records = json.loads(rows.to_json(orient="records", double_precision=6))
     summary = {
-        "experiment": "signature_lm",
+        "experiment": name,
         "backend": first["backend"].rpartition(" prompt=")[0],
         "model": first["model"],
         "setups": records,

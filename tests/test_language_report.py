@@ -162,11 +162,11 @@ def test_the_last_prompt_of_a_history_that_the_server_keeps(model_server, follow
 def test_the_summary_holds_the_rows_the_speed_and_the_notes(language_whole, tmp_path, running_model_server):
     _, runs, _ = language_whole
     speed = language_report.speed(runs, Rates(1000.0, 50.0))
-    written = language_report.write(tmp_path / "summary.json", runs, speed)
+    written = language_report.write(tmp_path / "summary.json", "mine", runs, speed)
     assert json.loads((tmp_path / "summary.json").read_text()) == written
     lines = (tmp_path / "setups.md").read_text().splitlines()
     assert len(lines) == 2 + len(written["setups"]) and lines[2].startswith("| ecpm-handles | worked | preserve |")
-    assert written["experiment"] == "signature_lm" and written["model"] == MODEL
+    assert written["experiment"] == "mine" and written["model"] == MODEL
     assert written["backend"] == f"openai:{running_model_server.url}#small"
     assert written["notes"] == language_report.reading(runs)
     rows = language_report.frame(runs)
@@ -179,7 +179,7 @@ def test_a_file_s_name_may_hold_spaces(language_whole, tmp_path):
     one = language_whole[1][0]
     traces = [{**t, "backend": "gguf:my model prompt=x.gguf prompt=worked"} for t in one.traces]
     run_of = Run(one.setup, one.arms, traces, one.evidence, one.threshold, one.told, one.seconds, one.ran)
-    assert language_report.write(tmp_path / "s.json", [run_of], {})["backend"] == "gguf:my model prompt=x.gguf"
+    assert language_report.write(tmp_path / "s.json", "mine", [run_of], {})["backend"] == "gguf:my model prompt=x.gguf"
 
 
 def test_the_speed_of_trials_is_told_beside_the_runtime_s_own(language_whole):

@@ -101,7 +101,7 @@ def _taken(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> 
 
 
 def _without_output(reply: Reply, body: dict[str, Any], view: View, profile: Profile) -> dict[str, Any]:
-    """Return the body of an answer that ended without output; what was decoded in vain still counts as thoughts."""
+    """Return the body of an answer that ended without output; what was decoded in vain is counted all the same."""
     candidate: dict[str, Any] = {"content": {}, "finishReason": reply.finish}
     if not usage.plain(profile):
         candidate["index"] = 0

@@ -78,9 +78,8 @@ def design(name: str) -> Design:
 def messages(view: View, design: Design, worked: Sequence[Worked]) -> list[Message]:
     """Return the chat for a request: system text, worked examples, then turns and steps in order.
 
-    Where thinking is off, the examples do not think either.
-
-    No two messages of one role follow each other, as many chat templates ask for.
+    Where thinking is off, the examples do not think either. No two messages of one role follow each other, as many
+    chat templates ask for.
     """
     shown = [w for w in worked if w.tools <= {d.get("name") for d in view.declared}][: design.examples]
     examples = [_example(one, design.thoughts and view.thinking) for one in shown]
