@@ -8,15 +8,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from . import answers, history, interacting, interaction_steps, models, pruning, retry, tasks
-from . import contents as wire
-from .answers import Answer
+from . import history, interacting, pruning, retry, tasks
 from .backends import ApiFailure, Backend, Exchange, Refused
-from .contents import Content
-from .models import Pin
 from .summaries import Summarise
 from .tasks import Task
 from .trial import End, Spec, Trial
+from .wire import answers, families, interaction_steps
+from .wire import contents as wire
+from .wire.answers import Answer
+from .wire.contents import Content
+from .wire.families import Pin
 
 if TYPE_CHECKING:
     from google.genai import types
@@ -133,7 +134,7 @@ def _fall_back(trial: Trial, service: str) -> bool:
     rule, other = fallback(trial.spec.arm.fallback)
     if not other or trial.model == other:
         return False
-    if rule == "same_family" and not models.same_issuer(trial.model, other, service):
+    if rule == "same_family" and not families.same_issuer(trial.model, other, service):
         trial.since, trial.summaries = len(trial.received), []
         trial.received.append({"role": "user", "parts": [{"text": trial.question}]})
     trial.model = other

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from .inprocess import StreamingASGITransport
-from .models import DEVELOPER, VERTEX
+from .wire.families import DEVELOPER, VERTEX
 from .wiretap import Pools, Recorder, Taken, taking
 
 if TYPE_CHECKING:

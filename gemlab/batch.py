@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import backends, costs, language, models, trials
+from . import backends, costs, language, trials
 from .experiment import BadInput, Experiment, checked, folder, is_done
+from .wire import families
 
 # A cell may run for a day; a kernel that is not up after two minutes will not come.
 _CELL_TIMEOUT, _START_TIMEOUT = 24 * 3600, 120
@@ -44,8 +45,8 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
             trials.finished(specs, name, Path(out).expanduser() / "trials.jsonl")
         if chosen == "sim" or own:
             # Building the backend would import the SDK, a second, for a process that sends nothing.
-            if not models.is_known(models.serve(parameters.get("model", models.known_models()[0]))):
-                known = ", ".join(models.known_models())
+            if not families.is_known(families.serve(parameters.get("model", families.known_models()[0]))):
+                known = ", ".join(families.known_models())
                 raise BadInput(f"unknown model {parameters['model']!r}; the emulator knows {known}")
             return parameters
         backend = backends.get(chosen)

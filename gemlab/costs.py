@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import backends, history, metrics, models, trials
+from . import backends, history, metrics, trials
 from .trial import Spec
+from .wire import families
 
 # The scripted model thinks in about 40 tokens an answer; recorded Gemini answers run to a few hundred.
 THOUGHTS_PER_REQUEST = 300
@@ -62,6 +63,6 @@ def _dollars(model: str, sent: int, made: int) -> float | None:
 
     try:
         usage = Usage(input_tokens=sent, output_tokens=made)
-        return float(calc_price(usage, model_ref=models.serve(model), provider_id="google").total_price)
+        return float(calc_price(usage, model_ref=families.serve(model), provider_id="google").total_price)
     except LookupError:
         return None

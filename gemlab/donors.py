@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import contents as wire
-from . import history, models, trace
+from . import history, trace
 from .trial import Spec
+from .wire import contents as wire
+from .wire import families
 
 Donor = Callable[[Spec], Sequence[str]]
 Donors = Mapping[str, Donor]
@@ -57,12 +58,12 @@ def placebo(traces: Sequence[dict[str, Any]]) -> Donor:
     return choose
 
 
-def neutral(model: str, service: str = models.DEVELOPER) -> Donor:
+def neutral(model: str, service: str = families.DEVELOPER) -> Donor:
     """Return a donor whose every thought is "…", sealed for the family that serves `model`.
 
     For the emulator alone, whose seal it is: the real API refuses it as altered. Raises ValueError for unknown models.
     """
     from .emulator import signatures  # its cryptography is slow to import, and few runs need it
 
-    sealed = wire.encode_signature(signatures.seal(NEUTRAL, models.profile(models.serve(model), service)))
+    sealed = wire.encode_signature(signatures.seal(NEUTRAL, families.profile(families.serve(model), service)))
     return lambda spec: [sealed]

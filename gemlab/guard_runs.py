@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import answers, backends, metrics, stats, tables, trials
-from . import contents as wire
+from . import backends, metrics, stats, tables, trials
 from .backends import Backend
+from .wire import answers
+from .wire import contents as wire
 
 if TYPE_CHECKING:
     import pandas as pd

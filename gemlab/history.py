@@ -10,8 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from . import contents as wire
-from .contents import Content, Part
 from .history_faults import (
     copy_to_siblings,
     dummy,
@@ -28,6 +26,8 @@ from .history_faults import (
     swap,
     text_only,
 )
+from .wire import contents as wire
+from .wire.contents import Content, Part
 
 Strategy = Callable[[Sequence[Content]], list[Content]]
 

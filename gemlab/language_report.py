@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import contents as wire
 from . import metrics, report, tables
 from .language_runs import Run
 from .sequential import Evidence
+from .wire import contents as wire
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,8 +133,9 @@ def speed_text(found: dict[str, float]) -> str:
 
 def last_prompt(one: Run, arm: str) -> str:
     """Return what the model was shown last in the first trial of an arm, its conversation alone."""
-    from . import models, trace
+    from . import trace
     from .emulator import prompts, view
+    from .wire import families
 
     traces = [t for t in one.traces if t["arm"]["name"] == arm]
     found = min(traces, key=lambda t: t["instance"])
@@ -144,7 +145,7 @@ def last_prompt(one: Run, arm: str) -> str:
         contents = trace.received(found)
         contents = contents[:-1] if wire.is_model(contents[-1]) else contents
     body = {**found["config"], **last["changed"], "contents": contents}
-    seen = view.read(body, models.profile(models.serve(found["model"])))
+    seen = view.read(body, families.profile(families.serve(found["model"])))
     chat = prompts.messages(seen, prompts.design(one.setup.prompt), [])
     return "\n".join(f"{m['role']:9} {m['content']}" for m in chat[1:])
 

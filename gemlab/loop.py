@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from . import asking, guards, history, tasks
-from . import contents as wire
-from .answers import Answer
 from .backends import Backend
 from .fingerprints import Identity
 from .rounds import Round, Verdict
 from .tasks import Called, Task
 from .trial import End, Spec, Trial
+from .wire import contents as wire
+from .wire.answers import Answer
 
 _MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import answers, guards, models, rules, tasks, trace
-from . import contents as wire
+from . import guards, tasks, trace
+from .wire import answers, families, rules
+from .wire import contents as wire
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +124,7 @@ def _returned(one: dict[str, Any]) -> float | None:
 def _pin(one: dict[str, Any]) -> bool | None:
     """Tell whether every answer came from the requested model; None where one does not say and none differs."""
     found = [answers.of(step["response"]) for step in one["steps"] if step["response"]]
-    matches = {models.Pin(one["model"], answer.served).match for answer in found} or {None}
+    matches = {families.Pin(one["model"], answer.served).match for answer in found} or {None}
     return False if False in matches else None if None in matches else True
 
 
@@ -139,7 +140,7 @@ def _findings(one: dict[str, Any]) -> list[rules.Finding]:
     if not one["steps"]:
         return []
     try:
-        profile = models.profile(one["served"][-1] if one["served"] else models.serve(one["model"]))
+        profile = families.profile(one["served"][-1] if one["served"] else families.serve(one["model"]))
     except ValueError:
         return []
     return rules.check([one["contents"][i] for i in one["steps"][-1]["contents"]], profile)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import models
 from .experiment import BadInput
+from .wire import families
 
 HOST = "127.0.0.1"
 # An open stream may go on for this many seconds after Ctrl-C.
@@ -36,7 +36,7 @@ def serve(port: int, model: str, profiles: Sequence[str], faults: str, record: s
 def build(model: str, profiles: Sequence[str] = (), faults: str = "", record: str = "") -> Any:
     """Return the app that the options ask for.
 
-    `profiles`: a model id that serves every request, or FIELD=VALUE for an unsettled point of `models.Profile`.
+    `profiles`: a model id that serves every request, or FIELD=VALUE for an unsettled point of `families.Profile`.
     Raises BadInput.
     """
     from . import backends
@@ -60,15 +60,15 @@ def _profiles(profiles: Sequence[str]) -> tuple[dict[str, str] | None, dict[str,
     for text in profiles:
         name, sign, value = text.partition("=")
         if sign:
-            known = models.switches()
+            known = families.switches()
             if value not in known.get(name, ()):
                 options = "; ".join(f"{n}={'|'.join(values)}" for n, values in known.items())
                 raise BadInput(f"--profile {text}: known are {options}, or a model id")
             switches[name] = value
-        elif models.is_known(text):
-            routes = dict.fromkeys([*models.known_models(), *models.ROUTES], text)
+        elif families.is_known(text):
+            routes = dict.fromkeys([*families.known_models(), *families.ROUTES], text)
         else:
-            raise BadInput(f"--profile {text}: unknown model; known: {', '.join(models.known_models())}")
+            raise BadInput(f"--profile {text}: unknown model; known: {', '.join(families.known_models())}")
     return routes, switches
 
 

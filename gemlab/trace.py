@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from . import contents as wire
-from . import interaction_steps
 from .trial import Trial
+from .wire import contents as wire
+from .wire import interaction_steps
 
 VERSION = 1
 

@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import asking, guards, history, interacting, loop, models, tasks, trace
+from . import asking, guards, history, interacting, loop, tasks, trace
 from .backends import Backend
 from .donors import Donors, given
 from .trial import Arm, Spec
+from .wire import families
 
 TRANSPORTS = ("unary", "stream")
 RETRIES = ("resend", "rebuild")
@@ -82,8 +83,8 @@ def plan(
 def _check_thinking(arms: Sequence[Arm], model: str) -> None:
     """Refuse an arm that would think although it is said not to: from 3 on a budget of 0 switches nothing off."""
     off = [a.name for a in arms if a.thinking == "off"]
-    served = models.serve(model)
-    if off and models.is_known(served) and models.profile(served).strict:
+    served = families.serve(model)
+    if off and families.is_known(served) and families.profile(served).strict:
         raise ValueError(f'{model} thinks whatever is asked: no thinking "off" for {", ".join(off)}')
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gemlab import answers
-from gemlab import contents as wire
+from gemlab.wire import answers
+from gemlab.wire import contents as wire
 
 
 def fc(name, **more):

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from gemlab import contents as wire
-from gemlab import history, models, pruning, rules
+from gemlab import history, pruning
+from gemlab.wire import contents as wire
+from gemlab.wire import families, rules
 
 # A signature that was shortened in the data is no base64 any more: refused wherever it is sent as it is.
 SHORTENED = ("pydantic__pydantic-ai/test_function_tools_with_builtin_tools.json", 1)
@@ -31,7 +32,7 @@ PRUNINGS = (
 class Recorded:
     key: tuple[str, int]
     contents: list[dict[str, Any]]
-    profile: models.Profile
+    profile: families.Profile
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +51,8 @@ def recorded(shared):
             if {"functionCall", "functionResponse"} <= kinds:
                 bodies = response.get("chunks") or [response["body"]]
                 served = next((b["modelVersion"] for b in bodies if b.get("modelVersion")), None)
-                service = {"gemini": models.DEVELOPER, "vertex": models.VERTEX}[request["api"]]
-                profile = models.profile(served or models.serve(request["model"]), service)
+                service = {"gemini": families.DEVELOPER, "vertex": families.VERTEX}[request["api"]]
+                profile = families.profile(served or families.serve(request["model"]), service)
                 found.append(Recorded((entry["file"], number), contents, profile))
     assert Counter(r.profile.family for r in found) == {"gemini-2": 16, "gemini-2.5": 78, "gemini-3": 96}
     return found

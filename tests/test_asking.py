@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from gemlab import asking, backends, donors, loop, models, trace, trials
-from gemlab import contents as wire
+from gemlab import asking, backends, donors, loop, trace, trials
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.scripted import Parameters
+from gemlab.wire import contents as wire
+from gemlab.wire import families
 
 pytestmark = pytest.mark.usefixtures("slept")
 
@@ -82,7 +83,7 @@ def test_a_fallback_that_fails_too_ends_the_trial():
     ],
 )
 def test_models_of_one_family_read_each_others_signatures(one, other, same):
-    assert models.same_issuer(one, other) is same
+    assert families.same_issuer(one, other) is same
 
 
 @pytest.mark.parametrize("arm", [{}, {"pruning": "summarise(1)"}, {"guard": "article"}])

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gemlab import contents as wire
+from gemlab.wire import contents as wire
 
 
 def user(*parts, role="user"):

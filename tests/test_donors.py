@@ -8,10 +8,11 @@ import re
 
 import pytest
 
-from gemlab import backends, donors, loop, models, trace, trials
-from gemlab import contents as wire
+from gemlab import backends, donors, loop, trace, trials
 from gemlab.emulator import signatures
 from gemlab.emulator.scripted import Parameters
+from gemlab.wire import contents as wire
+from gemlab.wire import families
 
 STRICT, LOOSE = "gemini-3.8-flash", "gemini-2.5-flash"
 ARMS = ["preserve", "placebo", "neutral"]
@@ -32,7 +33,7 @@ def pilot(request, tmp_path_factory):
 
 def with_thoughts_of_its_own(one):
     """The scripted model thinks the same at the same place of a plan: such donors could not be told apart."""
-    profile, found = models.profile(models.serve(one["model"])), itertools.count()
+    profile, found = families.profile(families.serve(one["model"])), itertools.count()
 
     def part(old):
         thought = f"thought {next(found)} of {one['trial']}"
@@ -52,7 +53,7 @@ def last_sent(one):
 
 
 def opened(raw, model):
-    return signatures.open_(raw, models.profile(models.serve(model)))
+    return signatures.open_(raw, families.profile(families.serve(model)))
 
 
 # --- what a trial received ----------------------------------------------------------------------------------
@@ -140,14 +141,14 @@ def test_an_arm_without_donors_is_refused_before_anything_runs(history, pilot, t
 # --- what they are to the model -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", models.known_models())
+@pytest.mark.parametrize("model", families.known_models())
 def test_a_neutral_thought_opens_for_the_family_that_serves_the_model_and_no_other(model):
     (raw,) = map(wire.decode_signature, donors.neutral(model)(None))
-    family = models.profile(models.serve(model)).family
-    for other in models.known_models():
-        expected = "…" if models.profile(models.serve(other)).family == family else None
+    family = families.profile(families.serve(model)).family
+    for other in families.known_models():
+        expected = "…" if families.profile(families.serve(other)).family == family else None
         assert opened(raw, other) == expected
-    assert signatures.open_(raw, models.profile(models.serve(model), models.VERTEX)) is None
+    assert signatures.open_(raw, families.profile(families.serve(model), families.VERTEX)) is None
 
 
 def test_neutral_is_for_models_that_are_known():

@@ -14,12 +14,13 @@ import httpx2
 import pytest
 
 import gemlab
-from gemlab import backends, models
-from gemlab import contents as wire
+from gemlab import backends
 from gemlab.emulator.app import create_app
 from gemlab.emulator.view import Reply
 from gemlab.loop import run
 from gemlab.trial import Arm, Spec
+from gemlab.wire import contents as wire
+from gemlab.wire import families
 
 OLD, G25, G35, G36, G37, G38 = (
     "gemini-3-flash-preview", "gemini-2.5-flash", "gemini-3.5-flash", "gemini-3.6-flash", "gemini-3.7-flash",
@@ -66,7 +67,7 @@ def app(reply=CALLS, **options):
     ],
 )
 async def test_routes_that_exist(path):
-    assert (await send(app(routes=models.ROUTES), path, ASK)).status_code == 200
+    assert (await send(app(routes=families.ROUTES), path, ASK)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ async def test_routes_that_exist(path):
     ids=["unknown model", "alias on v1", "unknown method"],
 )
 async def test_what_is_not_found_is_said_in_the_apis_words(version, model, method):
-    response = await send(app(routes=models.ROUTES), f"/{version}/models/{model}:{method}", ASK)
+    response = await send(app(routes=families.ROUTES), f"/{version}/models/{model}:{method}", ASK)
     assert response.status_code == 404
     assert response.json()["error"] == {
         "code": 404,
@@ -121,14 +122,14 @@ async def test_count_tokens_says_what_a_request_would_cost(wrapped):
 @pytest.mark.parametrize(
     ("requested", "served", "routes"),
     [
-        (G25, G25, models.ROUTES),
-        (G35, G36, models.ROUTES),
-        (G37, G38, models.ROUTES),
-        ("gemini-3-pro-preview", "gemini-3.1-pro-preview", models.ROUTES),
-        ("gemini-flash-latest", G36, models.ROUTES),
-        (G25, "gemini-3.5-flash-lite", models.ROUTES_DECEMBER),
-        ("gemini-2.5-pro", G38, models.ROUTES_DECEMBER),
-        ("gemini-2.5-flash-lite", "gemini-2.5-flash-lite", models.ROUTES_DECEMBER),
+        (G25, G25, families.ROUTES),
+        (G35, G36, families.ROUTES),
+        (G37, G38, families.ROUTES),
+        ("gemini-3-pro-preview", "gemini-3.1-pro-preview", families.ROUTES),
+        ("gemini-flash-latest", G36, families.ROUTES),
+        (G25, "gemini-3.5-flash-lite", families.ROUTES_DECEMBER),
+        ("gemini-2.5-pro", G38, families.ROUTES_DECEMBER),
+        ("gemini-2.5-flash-lite", "gemini-2.5-flash-lite", families.ROUTES_DECEMBER),
         (G35, G35, {}),
     ],
 )
@@ -141,7 +142,7 @@ async def test_the_model_that_served_judges():
     body = {"contents": [*ASK["contents"], {"role": "model", "parts": [{"text": "x"}]}]}
     path = f"/v1/models/{G35}:generateContent"
     assert (await send(app(), path, body)).status_code == 200
-    assert (await send(app(routes=models.ROUTES), path, body)).status_code == 400
+    assert (await send(app(routes=families.ROUTES), path, body)).status_code == 400
 
 
 # --- malformed requests -------------------------------------------------------------------------------------

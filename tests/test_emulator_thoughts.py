@@ -13,8 +13,7 @@ import uvicorn
 from google import genai
 from google.genai import types
 
-from gemlab import answers, backends, history, models
-from gemlab import contents as wire
+from gemlab import backends, history
 from gemlab.emulator import signatures, view
 from gemlab.emulator.app import create_app
 from gemlab.emulator.scripted import Parameters
@@ -22,6 +21,8 @@ from gemlab.emulator.view import Reply
 from gemlab.loop import run
 from gemlab.tasks import ecpm
 from gemlab.trial import Arm, Spec
+from gemlab.wire import answers, families
+from gemlab.wire import contents as wire
 
 OLD, G25, G36 = "gemini-3-flash-preview", "gemini-2.5-flash", "gemini-3.6-flash"
 SURE = Parameters(repeat=0, quit=0, doubt=0, lose_thread=0, heed=0)
@@ -48,7 +49,9 @@ async def send(app, model, body, method="generateContent"):
 
 
 def test_a_thought_opens_for_its_family_and_service_alone():
-    made = [models.profile(m, s) for m in (G25, OLD, G36, "gemini-4-argon") for s in (models.DEVELOPER, models.VERTEX)]
+    made = [
+        families.profile(m, s) for m in (G25, OLD, G36, "gemini-4-argon") for s in (families.DEVELOPER, families.VERTEX)
+    ]
     for one, other in itertools.product(made, made):
         opened = signatures.open_(signatures.seal("wait for the range", one), other)
         same = (one.family, one.service) == (other.family, other.service)
@@ -57,7 +60,7 @@ def test_a_thought_opens_for_its_family_and_service_alone():
 
 
 def test_a_signature_altered_in_any_byte_or_cut_does_not_open():
-    profile = models.profile(OLD)
+    profile = families.profile(OLD)
     raw = signatures.seal("thought", profile)
     for i in range(len(raw)):
         assert signatures.open_(raw[:i] + bytes([raw[i] ^ 1]) + raw[i + 1 :], profile) is None
@@ -67,7 +70,7 @@ def test_a_signature_altered_in_any_byte_or_cut_does_not_open():
 
 @pytest.mark.parametrize("characters", [0, 1, 100, 5000])
 def test_signatures_are_as_long_as_recorded_ones(characters):
-    length = len(base64.b64encode(signatures.seal("x" * characters, models.profile(OLD))))
+    length = len(base64.b64encode(signatures.seal("x" * characters, families.profile(OLD))))
     assert length >= 72
     if characters >= 100:
         assert 5 <= length / (characters / 4) <= 7
@@ -100,7 +103,7 @@ async def answer(body, model=OLD, **options):
 
 def thought_in(part, model=OLD):
     raw = base64.b64decode(part["thoughtSignature"])
-    return json.loads(signatures.open_(raw, models.profile(model)))
+    return json.loads(signatures.open_(raw, families.profile(model)))
 
 
 def signed(content):
@@ -127,7 +130,7 @@ async def test_a_thought_about_another_plan_says_nothing():
     """A history with another task's thoughts is legal: they open, and the model can make nothing of them."""
     body = await history_of(1)
     foreign = json.dumps({"done": [0, 7], "doing": 8, "note": "other"})
-    sealed = base64.b64encode(signatures.seal(foreign, models.profile(OLD))).decode()
+    sealed = base64.b64encode(signatures.seal(foreign, families.profile(OLD))).decode()
     signed(body["contents"][1])["thoughtSignature"] = sealed
     assert signed(await answer(body))["functionCall"]["name"] == "estimate_range"
 
@@ -167,7 +170,7 @@ async def test_signatures_and_ids_do_not_change_the_draws():
     body = await history_of(2, G36)
     bare = {**body, "contents": history.rebuild(body["contents"])}
     assert json.dumps(bare) != json.dumps(body)
-    profile = models.profile(G36)
+    profile = families.profile(G36)
     draws = [view.read(b, profile).rng("slip").random() for b in (body, bare)]
     assert draws[0] == draws[1]
     changed = [*body["contents"], {"role": "user", "parts": [{"text": "so?"}]}]
@@ -306,7 +309,7 @@ def test_the_sdks_blocking_client_over_a_socket(address):
     assert refused.value.code == 404
     parts = whole.candidates[0].content.parts
     assert [p.function_call.name for p in parts] == ["a", "b"]
-    assert signatures.open_(parts[0].thought_signature, models.profile(OLD)) == TWO.thought
+    assert signatures.open_(parts[0].thought_signature, families.profile(OLD)) == TWO.thought
     streamed = [p for c in chunks for p in c.candidates[0].content.parts]
     assert [p.function_call.name for p in streamed if p.function_call] == ["a", "b"]
     assert streamed[0].thought_signature == parts[0].thought_signature

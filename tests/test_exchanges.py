@@ -18,9 +18,9 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from gemlab import answers, models, rules
-from gemlab import contents as wire
 from gemlab.emulator import shape
+from gemlab.wire import answers, families, rules
+from gemlab.wire import contents as wire
 
 # Signatures over 16,000 characters were shortened in the data: what is left of them is not base64.
 SHORTENED_IN_REQUEST = {("pydantic__pydantic-ai/test_function_tools_with_builtin_tools.json", 1)}
@@ -61,7 +61,7 @@ class Exchange:
     def profile(self):
         served = next((b["modelVersion"] for b in self.bodies if b.get("modelVersion")), None)
         service = {"gemini": "developer", "vertex": "vertex"}[self.request["api"]]
-        return models.profile(served or models.serve(self.request["model"]), service)
+        return families.profile(served or families.serve(self.request["model"]), service)
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,11 @@ import asyncio
 import httpx2
 import pytest
 
-from gemlab import answers, backends, loop, trials
+from gemlab import backends, loop, trials
 from gemlab.emulator import faults
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.scripted import Parameters
+from gemlab.wire import answers
 
 STEADY = Parameters(0, 0, 0, 0)
 

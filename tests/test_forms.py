@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemlab import answers, models
-from gemlab import contents as wire
 from gemlab.emulator import forms, view
 from gemlab.emulator.app import create_app
 from gemlab.emulator.view import Reply
+from gemlab.wire import answers, families
+from gemlab.wire import contents as wire
 
 OLD, G25, G36 = "gemini-3-flash-preview", "gemini-2.5-flash", "gemini-3.6-flash"
 MODELS = ("gemini-2.0-flash", "gemini-2.5-flash-lite", "gemini-2.5-pro", G25, OLD, "gemini-3.5-flash", G36)
@@ -26,7 +26,7 @@ prose = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_siz
 sections = st.lists(prose, min_size=1, max_size=3).map(lambda xs: "".join(f"**Head**\n\n{x}\n\n\n" for x in xs))
 calls = st.lists(st.tuples(st.sampled_from("ab"), st.dictionaries(prose, st.integers(), max_size=2)), max_size=3)
 replies = st.builds(Reply, st.none() | prose | sections, calls.map(tuple), st.none() | prose)
-profiles = st.builds(models.profile, st.sampled_from(MODELS), st.sampled_from([models.DEVELOPER, models.VERTEX]))
+profiles = st.builds(families.profile, st.sampled_from(MODELS), st.sampled_from([families.DEVELOPER, families.VERTEX]))
 thinking = st.fixed_dictionaries(
     {}, optional={"includeThoughts": st.booleans(), "thinkingBudget": st.sampled_from([0, 512])}
 )
@@ -36,7 +36,7 @@ requests = st.fixed_dictionaries(
 ).map(lambda extra: {**ASK, **extra})
 
 
-def answered(reply: Reply, body: dict[str, Any], profile: models.Profile) -> tuple[dict, list[dict]]:
+def answered(reply: Reply, body: dict[str, Any], profile: families.Profile) -> tuple[dict, list[dict]]:
     """Return both forms of an answer, as read from their JSON."""
     seen = view.read(body, profile)
     both = forms.unary(reply, body, seen, profile), forms.stream(reply, body, seen, profile)
@@ -79,7 +79,7 @@ def test_counts_add_up_and_only_grow(reply, body, profile):
     for key in SHARES:
         values = [usage.get(key, 0) for usage in counted]
         assert values == sorted(values)
-    assert (len(counted) == 2) == (profile.service == models.VERTEX or len(chunks) == 1)
+    assert (len(counted) == 2) == (profile.service == families.VERTEX or len(chunks) == 1)
 
 
 # --- thoughts -----------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_thoughts_are_shown_where_asked_for_first_and_unsigned(reply, body, prof
 def test_thoughts_count_as_they_come_on_2_5_and_when_they_are_over_on_3(model, as_they_come):
     reply = Reply("**One**\n\n" + "x" * 40 + "**Not a head**\n**Two**\n\n" + "y" * 10, text="Yes.")
     body = {**ASK, "generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
-    _, chunks = answered(reply, body, models.profile(model))
+    _, chunks = answered(reply, body, families.profile(model))
     shown = [c["usageMetadata"].get("thoughtsTokenCount", 0) for c in chunks if parts_of(c)[0].get("thought")]
     assert len(shown) == 2
     whole = -(-len(reply.thought) // 4)
@@ -119,7 +119,7 @@ def test_thoughts_count_as_they_come_on_2_5_and_when_they_are_over_on_3(model, a
 @given(prose, st.sampled_from([G25, OLD, "gemini-3.5-flash", G36]))
 def test_signatures_are_as_long_as_recorded_ones(thought, model):
     """72 characters at least; 5 to 7 a thought token, where the thought is more than a few words."""
-    whole, _ = answered(Reply(thought, (("a", {}),)), {**ASK, "tools": TOOLS}, models.profile(model))
+    whole, _ = answered(Reply(thought, (("a", {}),)), {**ASK, "tools": TOOLS}, families.profile(model))
     (signature,) = [p["thoughtSignature"] for p in parts_of(whole) if "thoughtSignature" in p]
     assert len(signature) >= 72 and len(signature) % 4 == 0
     if len(thought) >= 100:
@@ -128,7 +128,7 @@ def test_signatures_are_as_long_as_recorded_ones(thought, model):
 
 @given(st.lists(prose, min_size=1, max_size=3), st.sampled_from([G25, OLD, "gemini-3.5-flash", G36]))
 def test_signatures_sent_back_cost_the_thoughts_they_carry(thoughts, model):
-    profile = models.profile(model)
+    profile = families.profile(model)
     signed = {**ASK, "tools": TOOLS, "contents": list(ASK["contents"])}
     spent = 0
     for number, thought in enumerate(thoughts):
@@ -147,7 +147,7 @@ def test_signatures_sent_back_cost_the_thoughts_they_carry(thoughts, model):
 
 def test_an_empty_thought_signs_and_costs_nothing():
     """As in recorded answers of 3.1-flash-lite: 72 characters, and no thoughtsTokenCount."""
-    whole, chunks = answered(Reply("", text="x"), ASK, models.profile(OLD))
+    whole, chunks = answered(Reply("", text="x"), ASK, families.profile(OLD))
     assert len(parts_of(whole)[0]["thoughtSignature"]) == 72
     assert "thoughtSignature" in parts_of(chunks[-1])[0]
     assert "thoughtsTokenCount" not in whole["usageMetadata"]
@@ -164,7 +164,7 @@ def test_media_count_by_modality_also_within_responses(model, expected):
     blobs = [{"inlineData": {"mimeType": t, "data": "AAAA"}} for t in ("image/png", "audio/mpeg", "application/pdf")]
     inner = {"functionResponse": {"name": "a", "response": {}, "parts": [{"fileData": {"mimeType": "image/jpeg"}}]}}
     body = {"contents": [{"role": "user", "parts": [{"text": "q"}, *blobs, inner]}]}
-    whole, _ = answered(Reply(text="x"), body, models.profile(model))
+    whole, _ = answered(Reply(text="x"), body, families.profile(model))
     details = {d["modality"]: d["tokenCount"] for d in whole["usageMetadata"]["promptTokensDetails"]}
     assert details.pop("TEXT") < 40
     assert details == expected

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from gemlab import contents as wire
-from gemlab import models
 from gemlab.emulator import forms, signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.view import Reply
+from gemlab.wire import contents as wire
+from gemlab.wire import families
 
 # What differs on purpose: the reason, and the recorded exchanges it was needed for.
 DIFFERENCES = {
@@ -82,8 +82,8 @@ class Exchange:
     @property
     def service(self) -> str:
         if self.request["api"] == "other":
-            return models.VERTEX if "createTime" in self.bodies[0] else models.DEVELOPER
-        return {"gemini": models.DEVELOPER, "vertex": models.VERTEX}[self.request["api"]]
+            return families.VERTEX if "createTime" in self.bodies[0] else families.DEVELOPER
+        return {"gemini": families.DEVELOPER, "vertex": families.VERTEX}[self.request["api"]]
 
     @property
     def served(self) -> str:
@@ -98,7 +98,7 @@ class Exchange:
     def row(self) -> tuple[str, str, str]:
         kind = "stream" if self.streamed else "unary"
         what = "calls" if any(wire.call_of(p) for p in self.parts) else "text"
-        return f"{kind}, {what}", models.profile(self.served).family, self.service
+        return f"{kind}, {what}", families.profile(self.served).family, self.service
 
     def left_out(self) -> str | None:
         if self.trust == "vendor-mock":
@@ -146,7 +146,7 @@ def reply_of(e: Exchange) -> Reply:
     return Reply(thought, calls, None if calls and not text else text)
 
 
-def resealed(body: dict[str, Any], profile: models.Profile) -> dict[str, Any]:
+def resealed(body: dict[str, Any], profile: families.Profile) -> dict[str, Any]:
     """The request with the emulator's own signatures in the places of recorded ones."""
     body = wire.normalise(json.loads(json.dumps(body)))
     own = wire.encode_signature(signatures.seal("I remember.", profile))
@@ -186,10 +186,10 @@ async def emulated(e: Exchange, monkeypatch) -> list[dict[str, Any]]:
     monkeypatch.setattr(forms, "_pieces", lambda text: cuts)
     switches = {"ids": ids_of(e)} if e.day < IDS_AS_OF else {}
     asked = stand_in(e) if e.request["api"] == "other" else e.request["body"]
-    body = resealed(asked, models.profile(e.served, e.service))
+    body = resealed(asked, families.profile(e.served, e.service))
     if e.request["api"] == "other":
         rpc = "streamGenerateContent?alt=sse" if e.streamed else "generateContent"
-        place = "publishers/google/" if e.service == models.VERTEX else ""
+        place = "publishers/google/" if e.service == families.VERTEX else ""
         path, requested = f"/v1beta/{place}models/{e.served}:{rpc}", e.served
     else:
         url = urlsplit(e.request["url"])
@@ -274,7 +274,7 @@ def reconciled(e: Exchange, ours: list[dict[str, Any]]) -> tuple[list, list, set
     """Return both answers without what differs on purpose, and the names of those differences."""
     theirs = folded(e.bodies, e.streamed)
     tiered = any("serviceTier" in b["usageMetadata"] for b in theirs)
-    vertex3 = e.service == models.VERTEX and models.profile(e.served).strict
+    vertex3 = e.service == families.VERTEX and families.profile(e.served).strict
     flex = theirs[-1]["usageMetadata"].get("trafficType") == "ON_DEMAND_FLEX"
     needed = {
         "serviceTier": not tiered and e.day < TIER_SINCE and without(ours, "usageMetadata", "serviceTier"),

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from gemlab import backends, loop, models, presets, rules, trials
-from gemlab import contents as wire
+from gemlab import backends, loop, presets, trials
 from gemlab.emulator.scripted import Parameters
 from gemlab.guards import Cycle, RepeatedCall, TurnBudget
+from gemlab.wire import contents as wire
+from gemlab.wire import families, rules
 
 
 def call(ident, query, name="web_search"):
@@ -78,7 +79,7 @@ def kinds_of(preset):
 def test_no_preset_makes_a_request_that_is_refused(preset, task):
     stubborn = Parameters(repeat=0.97, quit=0.0, heed=0.0)
     backend = backends.simulated(backends.emulator(parameters=stubborn))
-    profile = models.profile("gemini-3.8-flash")
+    profile = families.profile("gemini-3.8-flash")
     verdicts = set()
     for spec in trials.plan([{"name": "x", "guard": preset}], task, profile.model, 1 if preset == "off" else 3):
         trial = asyncio.run(loop.run(backend, spec))

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import backends, contents, history, loop, models, rules, trials
+from gemlab import backends, history, loop, trials
 from gemlab.emulator.scripted import Parameters
+from gemlab.wire import contents, families, rules
 
 S1, S2, S3 = (contents.encode_signature(bytes([n]) * 60) for n in (251, 252, 253))
 DUMMY = "skip_thought_signature_validator"
@@ -279,7 +280,7 @@ def test_open_calls_are_answered_as_cancelled(received, added):
     found = [p["functionResponse"] for p in sent[index]["parts"]]
     assert [(r["name"], r.get("id"), r["response"]) for r in found] == expected
     assert received == before
-    assert [f for f in rules.check(sent, models.profile("gemini-3.8-flash")) if f.verdict == "refused"] == []
+    assert [f for f in rules.check(sent, families.profile("gemini-3.8-flash")) if f.verdict == "refused"] == []
 
 
 def test_a_history_without_open_calls_stays_as_it_is():

@@ -9,9 +9,10 @@ from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import answers, backends, contents, history, models, rules, tasks
+from gemlab import backends, history, tasks
 from gemlab.emulator.scripted import Parameters
 from gemlab.tasks import ecpm
+from gemlab.wire import answers, contents, families, rules
 
 S1, S2, S3 = (contents.encode_signature(bytes([n]) * 60) for n in (251, 252, 253))
 
@@ -114,8 +115,8 @@ def test_what_a_client_stores_of_an_answer(name, answer, stored):
     assert whole == before
 
 
-STRICT = models.profile("gemini-3.8-flash")
-LOOSE = models.profile("gemini-2.5-flash")
+STRICT = families.profile("gemini-3.8-flash")
+LOOSE = families.profile("gemini-2.5-flash")
 
 
 def judged(name, answer, responses, profile):
@@ -284,7 +285,7 @@ def test_the_sdk_s_streaming_chat_stores_what_the_strategy_says(wanted):
     assert joined(decoded(stored)) == joined(decoded(history.sdk_chat(received)))
     # And what it would send next is refused at the batch's second call.
     responses = {"role": "user", "parts": [response(c["name"], c.get("id")) for c in made]}
-    refused = rules.refusal(rules.check([*stored, responses], models.profile(wanted)))
+    refused = rules.refusal(rules.check([*stored, responses], families.profile(wanted)))
     assert [f.rule for f in refused] == ["unsigned"] and made[1]["name"] in refused[0].message
     client.close()
 

@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from gemlab import answers, backends, loop, metrics, timeline, trace, trials
+from gemlab import backends, loop, metrics, timeline, trace, trials
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.scripted import Parameters
+from gemlab.wire import answers
 
 pytestmark = pytest.mark.usefixtures("slept")
 ARMS = ["preserve", "server_state", "server_state_stateless"]

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from gemlab import interaction_steps as steps
+from gemlab.wire import interaction_steps as steps
 
 
 def thought(signature, *summary):

@@ -11,13 +11,14 @@ import httpx2
 import pytest
 from google.genai import _interactions_errors, interactions
 
-from gemlab import answers, backends, rules
+from gemlab import backends
 from gemlab.emulator import interaction_shape, signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.interactions import Interactions
 from gemlab.emulator.view import Reply
 from gemlab.inprocess import StreamingASGITransport
+from gemlab.wire import answers, rules
 
 STRICT, LOOSE, OLD = "gemini-3.6-flash", "gemini-2.5-flash", "gemini-3-flash-preview"
 INVALID = "Request contains an invalid argument."
@@ -278,9 +279,9 @@ def _flipped(signature):
 
 
 def _foreign(signature):
-    from gemlab import models
+    from gemlab.wire import families
 
-    return base64.b64encode(signatures.seal("I look first.", models.profile("gemini-4-argon"))).decode()
+    return base64.b64encode(signatures.seal("I look first.", families.profile("gemini-4-argon"))).decode()
 
 
 @pytest.mark.parametrize("model", [STRICT, LOOSE])

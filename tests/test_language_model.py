@@ -7,10 +7,11 @@ import json
 import pytest
 from google.genai import types
 
-from gemlab import answers, history, language, loop, metrics, models, trace, trials
-from gemlab import contents as wire
+from gemlab import history, language, loop, metrics, trace, trials
 from gemlab.backends import Refused, Unavailable
 from gemlab.emulator import signatures
+from gemlab.wire import answers, families
+from gemlab.wire import contents as wire
 
 G25, G36 = "gemini-2.5-flash", "gemini-3.6-flash"
 THOUGHT = 'Ask for "Oslo" – first.'
@@ -54,7 +55,7 @@ async def send(backend, *contents, model=G25, stream=False, **given):
 
 
 def opened(content, model=G25):
-    profile = models.profile(model)
+    profile = families.profile(model)
     return [signatures.open_(raw, profile) for raw in wire.signatures(content)]
 
 

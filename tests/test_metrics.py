@@ -4,9 +4,10 @@ import json
 import httpx2
 import pytest
 
-from gemlab import backends, contents, loop, metrics, tasks, trace, trials
+from gemlab import backends, loop, metrics, tasks, trace, trials
 from gemlab.emulator.scripted import Parameters
 from gemlab.tasks import search
+from gemlab.wire import contents
 
 LOOPING = Parameters(repeat=0.5, quit=0.05, doubt=0.1, heed=0.3)
 S1, S2, S3 = (contents.encode_signature(bytes([n]) * 60) for n in (251, 252, 253))

@@ -10,13 +10,13 @@ import hypothesis.strategies as st
 import jsonschema
 import pytest
 
-from gemlab import models
-from gemlab.contents import encode_signature
 from gemlab.emulator import prompts, signatures, view
 from gemlab.emulator.prompts import Design
 from gemlab.tasks.base import Worked, WorkedStep
+from gemlab.wire import families
+from gemlab.wire.contents import encode_signature
 
-G25 = models.profile("gemini-2.5-flash")
+G25 = families.profile("gemini-2.5-flash")
 TOOLS = [
     {
         "functionDeclarations": [

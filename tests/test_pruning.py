@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import contents, models, pruning, rules
+from gemlab import pruning
+from gemlab.wire import contents, families, rules
 
 PAIRING = {"call_order", "response_order", "count", "consecutive"}
-PROFILE = models.profile("gemini-3.8-flash", consecutive_model="accept")
+PROFILE = families.profile("gemini-3.8-flash", consecutive_model="accept")
 
 
 def user(text):

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 
-from gemlab import backends, models, rules
+from gemlab import backends
 from gemlab.emulator import signatures
+from gemlab.wire import families, rules
 
 DEVELOPER, VERTEX = "developer", "vertex"
 VERTEX_PATH = "/v1/projects/p/locations/l/publishers/google/models/"
@@ -47,7 +48,7 @@ def b64(raw):
 class Sign:
     """Signatures as the served model's own emulator makes them, and some that it did not make."""
 
-    profile: models.Profile
+    profile: families.Profile
 
     def __call__(self, thought="thought"):
         return b64(signatures.seal(thought, self.profile))
@@ -58,7 +59,7 @@ class Sign:
         return b64(raw)
 
     def of(self, model, service=None):
-        profile = models.profile(model, service or self.profile.service)
+        profile = families.profile(model, service or self.profile.service)
         return b64(signatures.seal("thought", profile))
 
     def elsewhere(self):
@@ -258,7 +259,7 @@ async def post(history, model, service=DEVELOPER, **switches):
 @pytest.mark.parametrize(("model", "history", "message"), REFUSED)
 async def test_what_the_api_refuses_and_with_what_text(model, history, message, service):
     message = message if isinstance(message, str) else message[service]
-    profile = models.profile(model, service)
+    profile = families.profile(model, service)
     contents = history(Sign(profile))
     (found,) = rules.refusal(judge(contents, profile))
     assert found.message == message
@@ -272,7 +273,7 @@ async def test_what_the_api_refuses_and_with_what_text(model, history, message, 
 @pytest.mark.parametrize("service", [DEVELOPER, VERTEX])
 @pytest.mark.parametrize(("model", "history"), ACCEPTED.values(), ids=ACCEPTED)
 async def test_what_the_api_accepts(model, history, service):
-    profile = models.profile(model, service)
+    profile = families.profile(model, service)
     contents = history(Sign(profile))
     assert rules.refusal(judge(contents, profile)) == []
     response = await post(contents, model, service)

@@ -11,11 +11,12 @@ import pytest
 from google import genai
 from google.genai import types
 
-from gemlab import backends, history, models, rules
-from gemlab import contents as wire
+from gemlab import backends, history
 from gemlab.emulator import signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.view import Reply
+from gemlab.wire import contents as wire
+from gemlab.wire import families, rules
 
 OLD, G25, G35, G36, G38 = (
     "gemini-3-flash-preview", "gemini-2.5-flash", "gemini-3.5-flash", "gemini-3.6-flash", "gemini-3.8-flash",
@@ -49,7 +50,7 @@ def fr(name, ident=None):
 
 
 def sealed(thought="thought", model=OLD, service="developer"):
-    return base64.b64encode(signatures.seal(thought, models.profile(model, service))).decode()
+    return base64.b64encode(signatures.seal(thought, families.profile(model, service))).decode()
 
 
 def altered(text):
@@ -112,13 +113,13 @@ STEP = (M(fc("a", S)), U(fr("a")))
     ],
 )  # fmt: skip
 def test_what_is_not_refused_is_still_found(contents, found):
-    assert judge(contents, models.profile(OLD)) == found
+    assert judge(contents, families.profile(OLD)) == found
 
 
 def test_an_auditor_without_a_key_tells_altered_signatures_by_their_form_alone():
     twice = base64.b64encode(S.encode()).decode()
     contents = [U("q"), M(fc("a", twice)), U(fr("a")), M(fc("a", altered(S))), U(fr("a"))]
-    found = rules.check(contents, models.profile(OLD))
+    found = rules.check(contents, families.profile(OLD))
     assert [(f.rule, f.where) for f in found] == [("altered", "contents[1].parts[0]")]
 
 
@@ -145,7 +146,7 @@ def test_sending_back_everything_sends_the_same_signatures_in_the_same_places():
 )
 def test_a_request_made_of_part_of_the_history_is_judged_like_any_other(part_of_it, expected):
     whole = [U("q"), M(fc("a")), U(fr("a")), M(fc("b", S)), U(fr("b"))]
-    assert judge(whole[part_of_it], models.profile(OLD)) == expected
+    assert judge(whole[part_of_it], families.profile(OLD)) == expected
 
 
 # --- a history that moves -----------------------------------------------------------------------------------
@@ -225,13 +226,13 @@ async def test_a_mismatched_id_that_is_not_refused_is_ignored_or_answered_with_n
 
 
 def test_ids_are_enforced_from_3_8_on():
-    assert judge(OTHER_ID, models.profile(G38)) == [("id_mismatch", "refused", "contents[2].parts[0]")]
-    assert judge([U("q"), M(fc("a", sealed("t", G25), "x")), U(fr("a", "y"))], models.profile(G25)) == []
+    assert judge(OTHER_ID, families.profile(G38)) == [("id_mismatch", "refused", "contents[2].parts[0]")]
+    assert judge([U("q"), M(fc("a", sealed("t", G25), "x")), U(fr("a", "y"))], families.profile(G25)) == []
 
 
 def test_a_model_that_does_not_think_loses_nothing():
-    profile = replace(models.profile(G25), thinks=False)
-    assert judge(PLAIN, models.profile(G25)) == [("unsigned", "lost", "contents[1].parts[0]")]
+    profile = replace(families.profile(G25), thinks=False)
+    assert judge(PLAIN, families.profile(G25)) == [("unsigned", "lost", "contents[1].parts[0]")]
     assert judge(PLAIN, profile) == []
 
 
@@ -278,7 +279,7 @@ async def test_a_dummy_through_the_sdk(given, on_the_wire):
     await client.aio.models.generate_content(model=OLD, contents=contents)
     sent = wire.normalise(seen[0])["contents"]
     assert sent[1]["parts"][0]["thoughtSignature"] == on_the_wire
-    assert judge(sent, models.profile(OLD)) == [("dummy", "lost", "contents[1].parts[0]")]
+    assert judge(sent, families.profile(OLD)) == [("dummy", "lost", "contents[1].parts[0]")]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import sys
 import httpx2
 import pytest
 
-from gemlab import models, serving
+from gemlab import serving
 from gemlab.experiment import BadInput
+from gemlab.wire import families
 
 ASK = {"contents": [{"parts": [{"text": "q"}]}], "tools": [{"functionDeclarations": [{"name": "own"}]}]}
 
@@ -73,8 +74,8 @@ def test_unknown_profiles_are_refused(text):
 
 
 def test_every_switch_is_a_field_of_the_profile():
-    profile = models.profile("gemini-3.6-flash")
-    for name, values in models.switches().items():
+    profile = families.profile("gemini-3.6-flash")
+    for name, values in families.switches().items():
         assert getattr(profile, name) in values and len(values) >= 2
 
 

@@ -3,10 +3,11 @@ import copy
 import pytest
 from google.genai import types
 
-from gemlab import answers, backends, loop, models, rules, summaries, tasks, trials
-from gemlab import contents as wire
+from gemlab import backends, loop, summaries, tasks, trials
 from gemlab.emulator.scripted import Parameters
 from gemlab.summaries import ASK, INTRODUCTION, Summarise, Summary
+from gemlab.wire import answers, families, rules
+from gemlab.wire import contents as wire
 
 
 def user(text):
@@ -74,7 +75,7 @@ def test_what_cannot_be_cut_is_not_summarised():
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_both_requests_are_legal_at_every_length(size):
-    profile = models.profile("gemini-3.8-flash")
+    profile = families.profile("gemini-3.8-flash")
     made = []
     for steps in range(1, 16):
         due = Summarise(size).request(history(steps), made)

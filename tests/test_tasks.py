@@ -4,8 +4,8 @@ import re
 import pytest
 
 from gemlab import tasks
-from gemlab.contents import is_error
 from gemlab.tasks import Called, Facts, search
+from gemlab.wire.contents import is_error
 
 ECPM = tasks.get("ecpm")
 

@@ -5,10 +5,11 @@ from collections import Counter
 
 import pytest
 
-from gemlab import backends, loop, models, tasks, trials
+from gemlab import backends, loop, tasks, trials
 from gemlab.emulator import notices
 from gemlab.emulator.scripted import Parameters
 from gemlab.emulator.view import read
+from gemlab.wire import families
 
 STEADY = Parameters(repeat=0.0, quit=0.0, doubt=0.0, lose_thread=0.0)
 LOOPING = ("dead-end", "flaky", "polling", "paging")
@@ -73,9 +74,9 @@ def test_a_text_right_after_responses_is_a_notice_and_no_question():
     answered = {"role": "user", "parts": [{"functionResponse": {"name": "a", "id": "1", "response": {}}}]}
     said = {"role": "model", "parts": [{"text": "done"}]}
     body = {"contents": [user("one"), called, answered, user("stop that"), said, user("two")]}
-    view = read(body, models.profile("gemini-2.5-flash"))
+    view = read(body, families.profile("gemini-2.5-flash"))
     assert notices.questions(view) == ("one", "two") and not notices.is_noticed(view)
-    assert notices.is_noticed(read({"contents": body["contents"][:4]}, models.profile("gemini-2.5-flash")))
+    assert notices.is_noticed(read({"contents": body["contents"][:4]}, families.profile("gemini-2.5-flash")))
 
 
 def test_a_heeded_notice_ends_retries_too():

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends, history
-from gemlab import contents as wire
 from gemlab.emulator import tour
+from gemlab.wire import contents as wire
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 

@@ -6,7 +6,7 @@ import pytest
 
 from gemlab import backends, loop, trace, trial, trials
 from gemlab.emulator.scripted import Parameters
-from gemlab.models import DEVELOPER
+from gemlab.wire.families import DEVELOPER
 
 LOOPING = Parameters(repeat=0.7, quit=0.0, heed=0.0)
 

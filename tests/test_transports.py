@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gemlab import answers, backends, metrics, trace, trials
-from gemlab import contents as wire
+from gemlab import backends, metrics, trace, trials
+from gemlab.wire import answers
+from gemlab.wire import contents as wire
 
 
 @pytest.mark.parametrize(("model", "task"), [("gemini-2.5-flash", "ecpm"), ("gemini-3.8-flash", "ecpm-two-turns")])

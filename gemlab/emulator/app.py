@@ -14,8 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from .. import models, rules
-from ..models import DEVELOPER, VERTEX, Profile
+from ..wire import families, rules
+from ..wire.families import DEVELOPER, VERTEX, Profile
 from . import catalogue, errors, faults, forms, interactions, shape, signatures, usage
 from .errors import ApiError
 from .faults import Fault, Faults
@@ -33,11 +33,11 @@ def create_app(
 ) -> Starlette:
     """Return the emulator with the given model behind it.
 
-    `routes` maps requested to served ids (default: `models.ROUTES`); `switches` override profile fields that
-    are unsettled (see `models.Profile`); `faults` strike by `seed` (see `faults.Fault`).
+    `routes` maps requested to served ids (default: `families.ROUTES`); `switches` override profile fields that
+    are unsettled (see `families.Profile`); `faults` strike by `seed` (see `faults.Fault`).
     """
     emulator = _Emulator(
-        model, dict(models.ROUTES if routes is None else routes), dict(switches or {}), Faults(faults, seed)
+        model, dict(families.ROUTES if routes is None else routes), dict(switches or {}), Faults(faults, seed)
     )
     publishers = "publishers/google/models"
     return Starlette(
@@ -154,7 +154,7 @@ class _Emulator:
         if fault and fault.kind == "slow":
             await asyncio.sleep(fault.seconds)
         if fault and fault.kind == "served_model":
-            profile = models.profile(fault.served, profile.service, **self.switches)
+            profile = families.profile(fault.served, profile.service, **self.switches)
         view, mismatched = self.judge(body, profile)
         reply = Reply() if mismatched else self.model.respond(view)
         if inspect.isawaitable(reply):
@@ -172,10 +172,10 @@ class _Emulator:
         return {"totalTokens": sum(prompt.values()), "promptTokensDetails": usage.details(prompt)}
 
     def _profile(self, requested: str, version: str, method: str, service: str) -> Profile:
-        served = models.serve(requested, self.routes)
-        if not models.is_known(served) or (requested.endswith("-latest") and version == "v1"):
+        served = families.serve(requested, self.routes)
+        if not families.is_known(served) or (requested.endswith("-latest") and version == "v1"):
             raise errors.not_found(requested, version, method)
-        return models.profile(served, service, **self.switches)
+        return families.profile(served, service, **self.switches)
 
     def judge(self, body: dict[str, Any], profile: Profile) -> tuple[View, bool]:
         """Refuse what the served model's API refuses; return what the model sees, and whether ids mismatch.

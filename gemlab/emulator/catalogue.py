@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .. import models
+from ..wire import families
 from .errors import ApiError
 
 _INPUT_LIMIT, _OUTPUT_LIMIT = 1_048_576, 65_536
@@ -16,7 +16,7 @@ _MOST_PER_PAGE = 1000
 def card(name: str) -> dict[str, Any]:
     """Return the card of a model id (the requested one: routing does not show here)."""
     title = name.removeprefix("models/").replace("-", " ").title()
-    profile = models.profile(models.serve(name))
+    profile = families.profile(families.serve(name))
     return {
         "name": f"models/{name.removeprefix('models/')}",
         "version": "001",
@@ -36,9 +36,9 @@ def card(name: str) -> dict[str, Any]:
 def page(query: Mapping[str, str]) -> dict[str, Any]:
     """Return one page of cards by `pageSize` and `pageToken`; raises ApiError 400 for what is neither."""
     size, start = _number(query, "pageSize", 50), _number(query, "pageToken", 0)
-    names = models.known_models()[start : start + min(size or 50, _MOST_PER_PAGE)]
+    names = families.known_models()[start : start + min(size or 50, _MOST_PER_PAGE)]
     found: dict[str, Any] = {"models": [card(name) for name in names]}
-    if start + len(names) < len(models.known_models()):
+    if start + len(names) < len(families.known_models()):
         found["nextPageToken"] = str(start + len(names))
     return found
 

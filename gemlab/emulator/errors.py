@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..rules import Finding
+from ..wire.rules import Finding
 
 STATUS = {
     400: "INVALID_ARGUMENT",

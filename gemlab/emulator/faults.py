@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ..models import VERTEX, Profile
+from ..wire.families import VERTEX, Profile
 from . import errors
 from .errors import ApiError
 from .view import draws

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from .. import contents as wire
-from ..contents import Part
-from ..models import VERTEX, Profile
+from ..wire import contents as wire
+from ..wire.contents import Part
+from ..wire.families import VERTEX, Profile
 from . import scripted, signatures, usage
 from .view import Reply, View
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..interaction_steps import Step
+from ..wire.interaction_steps import Step
 from .errors import ApiError
 
 INVALID_ARGUMENT = "Request contains an invalid argument."

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from .. import interaction_steps, models
-from ..contents import Content
-from ..interaction_steps import Step
+from ..wire import families, interaction_steps
+from ..wire.contents import Content
+from ..wire.interaction_steps import Step
 from . import errors, forms, interaction_shape, shape, syntax
 from .errors import ApiError
 from .interaction_shape import INVALID_ARGUMENT, UnknownParameter
@@ -125,7 +125,7 @@ def _steps(candidate: Mapping[str, Any], seed: str) -> list[Step]:
     return found
 
 
-_WITH_IDS = replace(models.profile("gemini-3.5-flash"), ids="lower8")
+_WITH_IDS = replace(families.profile("gemini-3.5-flash"), ids="lower8")
 
 
 def _status(candidate: Mapping[str, Any], steps: list[Step]) -> str:

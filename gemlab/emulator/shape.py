@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .. import contents as wire
-from ..models import Profile
+from ..wire import contents as wire
+from ..wire.families import Profile
 from . import fields, syntax
 from .errors import MOST_LISTED, ApiError, bad_request
 from .fields import Field

@@ -13,7 +13,7 @@ import hmac
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ..models import Profile
+from ..wire.families import Profile
 
 _SECRET = hashlib.sha256(b"gemlab emulator: thoughts are sealed, not secret").digest()
 _AEAD = AESGCM(_SECRET)

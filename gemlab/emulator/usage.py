@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .. import contents as wire
-from ..contents import Content, content_tokens, tokens
-from ..models import DEVELOPER, VERTEX, Profile
+from ..wire import contents as wire
+from ..wire.contents import Content, content_tokens, tokens
+from ..wire.families import DEVELOPER, VERTEX, Profile
 from . import scripted
 from .view import View
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .. import contents as wire
-from ..contents import Content
-from ..models import Profile
+from ..wire import contents as wire
+from ..wire.contents import Content
+from ..wire.families import Profile
 from . import signatures
 
 

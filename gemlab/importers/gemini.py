@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import answers, guards, tasks, trace
-from .. import contents as wire
+from .. import guards, tasks, trace
 from ..fingerprints import Identity
 from ..rounds import Round
+from ..wire import answers
+from ..wire import contents as wire
 from .base import Broken, Run, need
 from .chat import outcome
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..contents import call_key, is_error
 from ..fingerprints import Identity
+from ..wire.contents import call_key, is_error
 
 Tool = Callable[..., dict[str, Any]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..contents import is_error
+from ..wire.contents import is_error
 from .base import Called, Facts, Instance, Plan, PlanStep, Task, Worked, WorkedStep
 
 # More than any step of a task needs that has to be done again and again.

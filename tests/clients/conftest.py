@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gemlab import contents as wire
 from gemlab import tasks
 from gemlab.loop import call_tool
 from gemlab.tasks import Called, Instance
+from gemlab.wire import contents as wire
 
 TASK = tasks.get("ecpm")
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from gemlab import contents as wire
+from gemlab.wire import contents as wire
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from . import contents as wire
 from .contents import Content, Part
-from .models import VERTEX, Profile
+from .families import VERTEX, Profile
 
 Verdict = Literal["refused", "lost", "suspect"]
 Opens = Callable[[bytes], bool]
