@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from gemlab import backends, metrics, tasks, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 
 TARGETS = {"preserve": (0.90, 0.3), "strip": (0.60, 1.4)}
 # Calls a step makes; the fourth looks up one or two days, equally often.

@@ -228,8 +228,8 @@ def emulator(model: str = "scripted", parameters: Any = None, **options: Any) ->
     """
     from . import language, tasks
     from .emulator.app import create_app
-    from .emulator.scripted import ScriptedModel
-    from .emulator.tour import TourModel
+    from .emulator.minds.scripted import ScriptedModel
+    from .emulator.minds.tour import TourModel
 
     if language.is_language(model):
         return create_app(language.model(model)[0], **options)

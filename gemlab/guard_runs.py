@@ -24,7 +24,7 @@ def backend(name: str, loop: float, repeat: float = 0.15) -> Backend:
     """
     if name != "sim":
         return backends.get(name)
-    from .emulator.scripted import Parameters
+    from .emulator.minds.scripted import Parameters
 
     prone = Parameters(repeat=repeat, quit=0.0, lose_thread=0.0, loop=loop)
     return backends.simulated(backends.emulator(parameters=prone))

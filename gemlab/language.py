@@ -10,8 +10,8 @@ from .inprocess import StreamingASGITransport
 
 if TYPE_CHECKING:
     from .backends import Backend
-    from .emulator.language_model import LanguageModel
-    from .emulator.runtimes import Runtime
+    from .emulator.minds.language_model import LanguageModel
+    from .emulator.minds.runtimes import Runtime
 
 KNOWN = "gguf:FILE, openai:URL#MODEL"
 PROMPT = "worked"
@@ -65,8 +65,8 @@ def model(
 ) -> tuple[LanguageModel, str]:
     """Return the language model of a backend's name, and what a report has to say of it; raises ValueError."""
     from . import tasks
-    from .emulator import prompts
-    from .emulator.language_model import LanguageModel
+    from .emulator.minds import prompts
+    from .emulator.minds.language_model import LanguageModel
 
     design = prompts.design(prompt)
     runtime = runtime or open_runtime(name, slots)
@@ -76,7 +76,7 @@ def model(
 
 def open_runtime(name: str, slots: int = SLOTS) -> Runtime:
     """Return the runtime of a backend's name, loading a file's model; raises ValueError."""
-    from .emulator import runtimes
+    from .emulator.minds import runtimes
 
     kind, rest = _parts(name)
     return runtimes.gguf(weights.find(rest), slots) if kind == "gguf" else runtimes.openai(rest)
@@ -92,7 +92,7 @@ def described(name: str) -> str:
 
     Raises ValueError for a name or a file that cannot be used.
     """
-    from .emulator import runtimes
+    from .emulator.minds import runtimes
 
     kind, rest = _parts(name)
     if kind == "openai":
@@ -104,7 +104,7 @@ def described(name: str) -> str:
 
 def check(name: str, prompt: str = PROMPT) -> None:
     """Check without loading anything that a backend can be had; raises ValueError with one line."""
-    from .emulator import prompts, runtimes
+    from .emulator.minds import prompts, runtimes
 
     prompts.design(prompt)
     kind, rest = _parts(name)

@@ -134,7 +134,7 @@ def speed_text(found: dict[str, float]) -> str:
 def last_prompt(one: Run, arm: str) -> str:
     """Return what the model was shown last in the first trial of an arm, its conversation alone."""
     from . import trace
-    from .emulator import prompts, view
+    from .emulator.minds import prompts, view
     from .wire import families
 
     traces = [t for t in one.traces if t["arm"]["name"] == arm]

@@ -14,7 +14,7 @@ from .sequential import Evidence
 
 if TYPE_CHECKING:
     from .backends import Backend
-    from .emulator.runtimes import Runtime
+    from .emulator.minds.runtimes import Runtime
 
 # The pilot's instances must not be the runs': its seed lies this far from theirs.
 _PILOT_SEED = 500
@@ -55,7 +55,7 @@ class Run:
 def setups(values: Sequence[dict[str, str]]) -> list[Setup]:
     """Return set-ups from their JSON form; raises ValueError for unknown tasks and prompts, none, and one twice."""
     from . import tasks
-    from .emulator import prompts
+    from .emulator.minds import prompts
 
     made = []
     for value in values:
@@ -177,7 +177,7 @@ def _donors(
 
 def _some_ran(traces: Sequence[dict[str, Any]]) -> None:
     """Raise RuntimeUnavailable where every trial failed: the next ones would wait and fail as well."""
-    from .emulator.runtimes import RuntimeUnavailable
+    from .emulator.minds.runtimes import RuntimeUnavailable
 
     if all(t["outcome"] == "failed" for t in traces):
         raise RuntimeUnavailable(f"every trial failed: {traces[0]['detail']}")

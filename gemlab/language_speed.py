@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from . import trials
-from .emulator.runtimes import Completion, Runtime
+from .emulator.minds.runtimes import Completion, Runtime
 
 _WORDS = (
     "river",

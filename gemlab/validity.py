@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from . import backends, metrics, plots, stats, trials
-from .emulator.scripted import Parameters
+from .emulator.minds.scripted import Parameters
 
 if TYPE_CHECKING:
     import pandas as pd

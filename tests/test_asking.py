@@ -8,7 +8,7 @@ import pytest
 
 from gemlab import asking, backends, donors, loop, trace, trials
 from gemlab.emulator.faults import Fault
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import contents as wire
 from gemlab.wire import families
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gemlab import backends, metrics, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 
 SCRIPT = Path(__file__).resolve().parent.parent / "experiments" / "calibrate.py"
 TARGETS = {"preserve": (0.9, 0.3), "strip": (0.6, 1.4)}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gemlab import backends, history, loop, metrics, pruning, tasks, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import Called, Facts, chain
 
 NEVER = Parameters(repeat=0, quit=0, doubt=0, lose_thread=0)

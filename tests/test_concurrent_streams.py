@@ -20,7 +20,7 @@ MODEL = "gemini-3.6-flash"
 SERVER = f"""
 from gemlab import backends, serving
 from gemlab.emulator.app import create_app
-from gemlab.emulator.view import Reply
+from gemlab.emulator.minds.view import Reply
 
 class Echo:
     def respond(self, view):

@@ -10,7 +10,7 @@ import pytest
 
 from gemlab import backends, donors, loop, trace, trials
 from gemlab.emulator import signatures
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import contents as wire
 from gemlab.wire import families
 

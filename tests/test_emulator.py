@@ -16,7 +16,7 @@ import pytest
 import gemlab
 from gemlab import backends
 from gemlab.emulator.app import create_app
-from gemlab.emulator.view import Reply
+from gemlab.emulator.minds.view import Reply
 from gemlab.loop import run
 from gemlab.trial import Arm, Spec
 from gemlab.wire import contents as wire

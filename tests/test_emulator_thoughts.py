@@ -14,10 +14,11 @@ from google import genai
 from google.genai import types
 
 from gemlab import backends, history
-from gemlab.emulator import signatures, view
+from gemlab.emulator import signatures
 from gemlab.emulator.app import create_app
-from gemlab.emulator.scripted import Parameters
-from gemlab.emulator.view import Reply
+from gemlab.emulator.minds import view
+from gemlab.emulator.minds.scripted import Parameters
+from gemlab.emulator.minds.view import Reply
 from gemlab.loop import run
 from gemlab.tasks import ecpm
 from gemlab.trial import Arm, Spec

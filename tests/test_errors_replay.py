@@ -15,7 +15,7 @@ import pytest
 
 from gemlab.emulator.app import create_app
 from gemlab.emulator.faults import Fault
-from gemlab.emulator.view import Reply
+from gemlab.emulator.minds.view import Reply
 
 _PYDANTIC, _RUBY = "pydantic__pydantic-ai/", "crmne__ruby_llm/chat_real_error_scenarios_"
 _CONTEXT = "gemini-2_5-flash_handles_context_length_exceeded_errors"

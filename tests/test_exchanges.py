@@ -18,7 +18,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from gemlab.emulator import shape
+from gemlab.emulator.parse import shape
 from gemlab.wire import answers, families, rules
 from gemlab.wire import contents as wire
 

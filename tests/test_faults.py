@@ -10,7 +10,7 @@ import pytest
 from gemlab import backends, loop, trials
 from gemlab.emulator import faults
 from gemlab.emulator.faults import Fault
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import answers
 
 STEADY = Parameters(0, 0, 0, 0)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemlab.emulator import forms, view
+from gemlab.emulator.answer import forms
 from gemlab.emulator.app import create_app
-from gemlab.emulator.view import Reply
+from gemlab.emulator.minds import view
+from gemlab.emulator.minds.view import Reply
 from gemlab.wire import answers, families
 from gemlab.wire import contents as wire
 

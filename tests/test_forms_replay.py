@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from gemlab.emulator import forms, signatures
+from gemlab.emulator import signatures
+from gemlab.emulator.answer import forms
 from gemlab.emulator.app import create_app
-from gemlab.emulator.view import Reply
+from gemlab.emulator.minds.view import Reply
 from gemlab.wire import contents as wire
 from gemlab.wire import families
 

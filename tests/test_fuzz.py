@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends, tasks
-from gemlab.emulator import fields
 from gemlab.emulator.app import create_app
-from gemlab.emulator.tour import TourModel
+from gemlab.emulator.minds.tour import TourModel
+from gemlab.emulator.parse import fields
 from gemlab.loop import call_tool
 
 STRICT, OLD = "gemini-3.6-flash", "gemini-2.5-flash"

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gemlab import backends, loop, presets, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.guards import Cycle, RepeatedCall, TurnBudget
 from gemlab.wire import contents as wire
 from gemlab.wire import families, rules

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends, history, loop, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import contents, families, rules
 
 S1, S2, S3 = (contents.encode_signature(bytes([n]) * 60) for n in (251, 252, 253))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends, history, tasks
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import ecpm
 from gemlab.wire import answers, contents, families, rules
 

@@ -9,7 +9,7 @@ import pytest
 
 from gemlab import backends, loop, metrics, timeline, trace, trials
 from gemlab.emulator.faults import Fault
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import answers
 
 pytestmark = pytest.mark.usefixtures("slept")

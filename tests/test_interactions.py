@@ -12,11 +12,12 @@ import pytest
 from google.genai import _interactions_errors, interactions
 
 from gemlab import backends
-from gemlab.emulator import interaction_shape, signatures
+from gemlab.emulator import signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.interactions import Interactions
-from gemlab.emulator.view import Reply
+from gemlab.emulator.minds.view import Reply
+from gemlab.emulator.parse import interaction_shape
 from gemlab.inprocess import StreamingASGITransport
 from gemlab.wire import answers, rules
 

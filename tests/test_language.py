@@ -198,7 +198,7 @@ from pathlib import Path
 import httpx2, psutil
 from google.genai import types
 from gemlab import answers, history, language, metrics, trials, weights
-from gemlab.emulator.runtimes import PromptTooLong
+from gemlab.emulator.minds.runtimes import PromptTooLong
 
 name = f"gguf:{weights.fetch(weights.known('smollm2-135m'))}"
 runtime = language.open_runtime(name, 2)

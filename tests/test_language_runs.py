@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gemlab import donors, language_report, language_runs, sequential, trace
-from gemlab.emulator.runtimes import RuntimeUnavailable
+from gemlab.emulator.minds.runtimes import RuntimeUnavailable
 from gemlab.language_runs import Setup
 from gemlab.language_speed import Rates
 

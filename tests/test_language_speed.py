@@ -9,7 +9,7 @@ import types
 import pytest
 
 from gemlab import language_speed
-from gemlab.emulator.runtimes import Runtime, RuntimeUnavailable
+from gemlab.emulator.minds.runtimes import Runtime, RuntimeUnavailable
 from gemlab.language_speed import Rates
 
 

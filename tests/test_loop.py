@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from gemlab import backends, guards, loop, tasks, trace, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import search
 
 SPEC = trials.plan(["preserve"], "search", "gemini-2.5-flash", 1)[0]

@@ -5,7 +5,7 @@ import httpx2
 import pytest
 
 from gemlab import backends, loop, metrics, tasks, trace, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import search
 from gemlab.wire import contents
 

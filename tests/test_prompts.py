@@ -10,8 +10,9 @@ import hypothesis.strategies as st
 import jsonschema
 import pytest
 
-from gemlab.emulator import prompts, signatures, view
-from gemlab.emulator.prompts import Design
+from gemlab.emulator import signatures
+from gemlab.emulator.minds import prompts, view
+from gemlab.emulator.minds.prompts import Design
 from gemlab.tasks.base import Worked, WorkedStep
 from gemlab.wire import families
 from gemlab.wire.contents import encode_signature

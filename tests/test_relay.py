@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from gemlab import backends, metrics, tasks, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import Called
 
 STEADY = Parameters(repeat=0, quit=0, doubt=0, lose_thread=0)

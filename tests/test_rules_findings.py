@@ -14,7 +14,7 @@ from google.genai import types
 from gemlab import backends, history
 from gemlab.emulator import signatures
 from gemlab.emulator.app import create_app
-from gemlab.emulator.view import Reply
+from gemlab.emulator.minds.view import Reply
 from gemlab.wire import contents as wire
 from gemlab.wire import families, rules
 

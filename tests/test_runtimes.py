@@ -10,8 +10,8 @@ import traceback
 import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from gemlab.emulator import runtimes
-from gemlab.emulator.runtimes import Completion, PromptTooLong, Runtime, RuntimeUnavailable
+from gemlab.emulator.minds import runtimes
+from gemlab.emulator.minds.runtimes import Completion, PromptTooLong, Runtime, RuntimeUnavailable
 
 CHAT = [{"role": "system", "content": "Be quick."}, {"role": "user", "content": "Now?"}]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}

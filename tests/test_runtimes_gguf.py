@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gemlab.emulator import runtimes
+from gemlab.emulator.minds import runtimes
 
 
 class Loaded:

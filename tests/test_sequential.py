@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gemlab import backends, sequential, trace, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.sequential import Evidence
 
 OUTCOMES = np.array(["wrong", "completed"])

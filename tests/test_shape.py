@@ -10,8 +10,8 @@ import json
 import pytest
 from google.genai import types
 
-from gemlab.emulator import fields, shape
 from gemlab.emulator.errors import ApiError
+from gemlab.emulator.parse import fields, shape
 
 RECEIVED = "Invalid JSON payload received. "
 ASK = {"contents": [{"parts": [{"text": "q"}]}]}

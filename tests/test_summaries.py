@@ -4,7 +4,7 @@ import pytest
 from google.genai import types
 
 from gemlab import backends, loop, summaries, tasks, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.summaries import ASK, INTRODUCTION, Summarise, Summary
 from gemlab.wire import answers, families, rules
 from gemlab.wire import contents as wire

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemlab import backends, metrics, tasks, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.loop import call_tool
 from gemlab.tasks import Called
 

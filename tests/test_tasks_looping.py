@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from gemlab import backends, loop, tasks, trials
-from gemlab.emulator import notices
-from gemlab.emulator.scripted import Parameters
-from gemlab.emulator.view import read
+from gemlab.emulator.minds import notices
+from gemlab.emulator.minds.scripted import Parameters
+from gemlab.emulator.minds.view import read
 from gemlab.wire import families
 
 STEADY = Parameters(repeat=0.0, quit=0.0, doubt=0.0, lose_thread=0.0)

@@ -6,7 +6,7 @@ import pytest
 
 from gemlab import backends, plots, timeline, trials
 from gemlab.emulator.faults import Fault
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 
 STEADY = Parameters(0, 0, 0, 0)
 LOOPING = Parameters(1, 0, 0, 0, heed=0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends, history
-from gemlab.emulator import tour
+from gemlab.emulator.minds import tour
 from gemlab.wire import contents as wire
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -5,7 +5,7 @@ import httpx2
 import pytest
 
 from gemlab import backends, loop, trace, trial, trials
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire.families import DEVELOPER
 
 LOOPING = Parameters(repeat=0.7, quit=0.0, heed=0.0)

@@ -16,10 +16,12 @@ from starlette.types import Receive, Scope, Send
 
 from ..wire import families, rules
 from ..wire.families import DEVELOPER, VERTEX, Profile
-from . import catalogue, errors, faults, forms, interactions, shape, signatures, usage
+from . import catalogue, errors, faults, interactions, signatures
+from .answer import forms, usage
 from .errors import ApiError
 from .faults import Fault, Faults
-from .view import Model, Reply, View, read
+from .minds.view import Model, Reply, View, read
+from .parse import shape
 
 _JSON = "application/json; charset=UTF-8"
 

@@ -16,7 +16,7 @@ from typing import Any
 from ..wire.families import VERTEX, Profile
 from . import errors
 from .errors import ApiError
-from .view import draws
+from .minds.view import draws
 
 KINDS = (
     "429", "503", "500", "slow", "cut", "error_chunk", "malformed", "malformed_after_call",

@@ -24,9 +24,11 @@ from typing import Any
 from ..wire import families, interaction_steps
 from ..wire.contents import Content
 from ..wire.interaction_steps import Step
-from . import errors, forms, interaction_shape, shape, syntax
+from . import errors
+from .answer import forms
 from .errors import ApiError
-from .interaction_shape import INVALID_ARGUMENT, UnknownParameter
+from .parse import interaction_shape, shape, syntax
+from .parse.interaction_shape import INVALID_ARGUMENT, UnknownParameter
 
 # How many interactions are kept; the oldest go first.
 MOST_KEPT = 10_000

@@ -32,7 +32,7 @@ TASK = tasks.get("ecpm")
 SERVER = """
 import functools, sys
 from gemlab import backends, serving
-from gemlab.emulator.scripted import Parameters
+from gemlab.emulator.minds.scripted import Parameters
 backends.emulator = functools.partial(backends.emulator, parameters=Parameters(0, 0, 0, 0))
 serving.serve(port=0, model="scripted", profiles=[], faults="", record=sys.argv[1])
 """

@@ -13,8 +13,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..wire.interaction_steps import Step
-from .errors import ApiError
+from ...wire.interaction_steps import Step
+from ..errors import ApiError
 
 INVALID_ARGUMENT = "Request contains an invalid argument."
 INVALID_INPUT = "Invalid input received"

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..wire import contents as wire
-from ..wire.contents import Content
-from ..wire.families import Profile
-from . import signatures
+from ...wire import contents as wire
+from ...wire.contents import Content
+from ...wire.families import Profile
+from .. import signatures
 
 
 @dataclass(frozen=True)

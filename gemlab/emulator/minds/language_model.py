@@ -10,8 +10,9 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from . import errors, prompts
-from .errors import ApiError
+from .. import errors
+from ..errors import ApiError
+from . import prompts
 from .prompts import Design, Worked
 from .runtimes import Completion, PromptTooLong, Runtime, RuntimeUnavailable
 from .view import Reply, Spent, View

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..wire import contents as wire
+from ...wire import contents as wire
 from .view import SeenStep, View
 
 

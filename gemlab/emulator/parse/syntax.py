@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any
 
-from .errors import ApiError, bad_request
+from ..errors import ApiError, bad_request
 
 MAX_DEPTH = 100
 _RECEIVED = "Invalid JSON payload received. "

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..wire import contents as wire
-from ..wire.contents import Content, content_tokens, tokens
-from ..wire.families import DEVELOPER, VERTEX, Profile
-from . import scripted
-from .view import View
+from ...wire import contents as wire
+from ...wire.contents import Content, content_tokens, tokens
+from ...wire.families import DEVELOPER, VERTEX, Profile
+from ..minds import scripted
+from ..minds.view import View
 
 _MODALITIES = {"image": "IMAGE", "audio": "AUDIO", "video": "VIDEO"}
 

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ..wire import contents as wire
-from ..wire.families import Profile
+from ...wire import contents as wire
+from ...wire.families import Profile
+from ..errors import MOST_LISTED, ApiError, bad_request
 from . import fields, syntax
-from .errors import MOST_LISTED, ApiError, bad_request
 from .fields import Field
 
 _TYPE = "type.googleapis.com/google.ai.generativelanguage.v1beta."

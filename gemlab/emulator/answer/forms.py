@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ..wire import contents as wire
-from ..wire.contents import Part
-from ..wire.families import VERTEX, Profile
-from . import scripted, signatures, usage
-from .view import Reply, View
+from ...wire import contents as wire
+from ...wire.contents import Part
+from ...wire.families import VERTEX, Profile
+from .. import signatures
+from ..minds import scripted
+from ..minds.view import Reply, View
+from . import usage
 
 CALLS_MESSAGE = "Model generated function call(s)."
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..wire import contents as wire
+from ...wire import contents as wire
 from . import notices
 from .view import Model, Reply, SeenStep, View
 

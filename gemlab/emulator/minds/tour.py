@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from ..wire import contents as wire
+from ...wire import contents as wire
 from .view import Reply, View
 
 
