@@ -15,10 +15,10 @@ import numpy as np
 
 from . import replay, stats, thresholds
 from .guards import Cycle, RepeatedCall, RepeatedError, ResultStall, TurnBudget
+from .guards.ladder import Watch
+from .guards.rounds import Round
 from .importers import Run
-from .ladder import Watch
 from .replay import NEVER
-from .rounds import Round
 
 WINDOWS = (0, 4, 6, 8, 10, 15, 20)
 SCOPES = ("turn", "consecutive")

@@ -14,8 +14,8 @@ from typing import Any
 
 from . import asking, guards, history, tasks
 from .backends import Backend
-from .fingerprints import Identity
-from .rounds import Round, Verdict
+from .guards.fingerprints import Identity
+from .guards.rounds import Round, Verdict
 from .tasks import Called, Task
 from .trial import End, Spec, Trial
 from .wire import contents as wire

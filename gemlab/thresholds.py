@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from . import stats
+from .guards.ladder import Watch
+from .guards.presets import DEAF, PRESETS
 from .importers.base import Run
-from .ladder import Watch
-from .presets import DEAF, PRESETS
 from .replay import NEVER, Fires, Indexed, first_fires, index
 
 ALL = "all"

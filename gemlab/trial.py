@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rounds import Round
+from .guards.rounds import Round
 from .summaries import Summary
 from .tasks import Called
 from .wire.contents import Content

@@ -17,9 +17,9 @@ import pytest
 from gemlab import explorer, importers, replay, thresholds
 from gemlab.explorer import Explorer, Setting
 from gemlab.explorer_widget import ExplorerWidget
+from gemlab.guards.rounds import Round
 from gemlab.importers import Run
 from gemlab.replay import NEVER
-from gemlab.rounds import Round
 
 
 def run(ident, results, success, end=None, source="s"):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from gemlab import batch, experiment, guard_plots, guard_runs, plots, replay, thresholds
+from gemlab.guards.rounds import Round
 from gemlab.importers import Run
-from gemlab.rounds import Round
 
 NUDGE = {"kind": "nudge", "reason": "repeated_call", "text": "x", "call": 0, "place": "response"}
 

@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 
 from gemlab import guards
-from gemlab.fingerprints import Identity
 from gemlab.guards import (
     CostBudget,
     Cycle,
@@ -16,8 +15,9 @@ from gemlab.guards import (
     TurnBudget,
     UnknownTool,
 )
-from gemlab.ladder import STOP, Ladder
-from gemlab.rounds import Round, Verdict
+from gemlab.guards.fingerprints import Identity
+from gemlab.guards.ladder import STOP, Ladder
+from gemlab.guards.rounds import Round, Verdict
 
 
 def play(guard, rounds, identities=None, **facts):

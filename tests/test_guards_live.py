@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from gemlab import backends, loop, presets, trials
+from gemlab import backends, loop, trials
 from gemlab.emulator.minds.scripted import Parameters
-from gemlab.guards import Cycle, RepeatedCall, TurnBudget
+from gemlab.guards import Cycle, RepeatedCall, TurnBudget, presets
 from gemlab.wire import contents as wire
 from gemlab.wire import families, rules
 

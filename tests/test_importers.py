@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends, importers, loop, trace, trials
+from gemlab.guards.rounds import Round
 from gemlab.importers.base import Run
-from gemlab.rounds import Round
 
 
 @pytest.fixture

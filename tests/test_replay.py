@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import importers, presets, replay, thresholds
-from gemlab.fingerprints import Identity
-from gemlab.guards import CostBudget, Guards, TokenBudget
+from gemlab import importers, replay, thresholds
+from gemlab.guards import CostBudget, Guards, TokenBudget, presets
+from gemlab.guards.fingerprints import Identity
+from gemlab.guards.rounds import Round
 from gemlab.importers import Run
 from gemlab.replay import NEVER
-from gemlab.rounds import Round
 
 # --- the sweep is the live guard ----------------------------------------------------------------------------
 

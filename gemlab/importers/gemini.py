@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from .. import guards, tasks, trace
-from ..fingerprints import Identity
-from ..rounds import Round
+from ..guards.fingerprints import Identity
+from ..guards.rounds import Round
 from ..wire import answers
 from ..wire import contents as wire
 from .base import Broken, Run, need

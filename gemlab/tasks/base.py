@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..fingerprints import Identity
+from ..guards.fingerprints import Identity
 from ..wire.contents import call_key, is_error
 
 Tool = Callable[..., dict[str, Any]]

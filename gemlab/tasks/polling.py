@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..fingerprints import Identity
+from ..guards.fingerprints import Identity
 from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
 
 _ASK = "Export the table {table} and tell me how many rows the export has. It may take a while: wait for it."

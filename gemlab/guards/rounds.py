@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from ..wire import contents as wire
 from . import fingerprints
 from .fingerprints import Identity, is_trivial
-from .wire import contents as wire
 
 Kind = Literal["nudge", "block", "finish", "stop"]
 Place = Literal["response", "user_text"]

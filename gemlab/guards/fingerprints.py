@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .wire import contents as wire
+from ..wire import contents as wire
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ way before they end anything, `article` too; the others are the bare rules of kn
 
 from __future__ import annotations
 
-from .guards import Cycle, EmptyAnswer, RepeatedCall, RepeatedError, ResultStall, TurnBudget
+from .rules import Cycle, EmptyAnswer, RepeatedCall, RepeatedError, ResultStall, TurnBudget
 from .ladder import STOP, Guard, Ladder
 
 # The article's rules and those of known systems hear nothing of what tools declare.
