@@ -26,8 +26,8 @@ from google import genai
 from google.genai import types
 
 from gemlab import backends, tasks
+from gemlab.backends.inprocess import StreamingASGITransport
 from gemlab.emulator.minds.scripted import Parameters
-from gemlab.inprocess import StreamingASGITransport
 from gemlab.loop import run
 from gemlab.trial import Arm, Spec
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import backends, costs, language, trials
+from . import backends, costs, trials
+from .backends import language
 from .experiment import BadInput, Experiment, checked, folder, is_done
 from .wire import families
 

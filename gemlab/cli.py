@@ -115,7 +115,7 @@ def model(
     import shlex
     import signal
 
-    from . import weights
+    from .backends import weights
 
     if not name:
         print(f"{weights.listing()}\n\nAny other GGUF file serves as well: --backend gguf:FILE")
@@ -156,7 +156,8 @@ def main() -> None:
 
 def _exit_code(error: Exception) -> int | None:
     """Return the exit code of an error that is the user's or the run's, None for one that is ours."""
-    from . import backends, batch, experiment, trace, weights
+    from . import backends, batch, experiment, trace
+    from .backends import weights
 
     if isinstance(error, experiment.BadInput | backends.NoKey | trace.TraceError):
         return 2

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import donors, language, sequential, trials
+from . import donors, sequential, trials
+from .backends import language
 from .sequential import Evidence
 
 if TYPE_CHECKING:

@@ -173,7 +173,7 @@ def test_a_model_that_the_server_has_not_is_refused_for_any_experiment(tmp_path,
 
 def test_a_model_s_file_goes_by_its_whole_path_into_the_kernel(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gemlab.language.check", lambda name: None)
+    monkeypatch.setattr("gemlab.backends.language.check", lambda name: None)
     (tmp_path / "my.gguf").write_bytes(b"GGUF")
     assert ab(tmp_path, backend="gguf:my.gguf")[1]["backend"] == f"gguf:{tmp_path / 'my.gguf'}"
 

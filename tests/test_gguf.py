@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from gemlab import gguf, weights
+from gemlab.backends import gguf, weights
 
 UINT32, FLOAT32, BOOL, TEXT, ARRAY, UINT64 = 4, 6, 7, 8, 9, 10
 

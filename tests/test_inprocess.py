@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from gemlab.inprocess import StreamingASGITransport
+from gemlab.backends.inprocess import StreamingASGITransport
 
 
 def client(handler):

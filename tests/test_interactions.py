@@ -12,13 +12,13 @@ import pytest
 from google.genai import _interactions_errors, interactions
 
 from gemlab import backends
+from gemlab.backends.inprocess import StreamingASGITransport
 from gemlab.emulator import signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.interactions import Interactions
 from gemlab.emulator.minds.view import Reply
 from gemlab.emulator.parse import interaction_shape
-from gemlab.inprocess import StreamingASGITransport
 from gemlab.wire import answers, rules
 
 STRICT, LOOSE, OLD = "gemini-3.6-flash", "gemini-2.5-flash", "gemini-3-flash-preview"

@@ -13,7 +13,8 @@ import sys
 import jsonschema
 import pytest
 
-from gemlab import backends, language, plots, report, tasks, trials
+from gemlab import backends, plots, report, tasks, trials
+from gemlab.backends import language
 
 KEY = "sk-very-secret"
 SERVED = "openai:http://127.0.0.1:9/v1#small"

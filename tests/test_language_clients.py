@@ -8,9 +8,9 @@ import pytest
 from google import genai
 from google.genai import types
 
-from gemlab import language
+from gemlab.backends import language
+from gemlab.backends.inprocess import StreamingASGITransport
 from gemlab.emulator.app import create_app
-from gemlab.inprocess import StreamingASGITransport
 
 ONE = json.dumps({"thought": "Ask for Oslo.", "call": {"name": "weather", "args": {"city": "Oslo"}}})
 SAID = json.dumps({"thought": "All is there.", "answer": "It rains in Oslo, as it does in Bergen, and will go on."})

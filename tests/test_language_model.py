@@ -7,8 +7,8 @@ import json
 import pytest
 from google.genai import types
 
-from gemlab import history, language, loop, metrics, trace, trials
-from gemlab.backends import Refused, Unavailable
+from gemlab import history, loop, metrics, trace, trials
+from gemlab.backends import Refused, Unavailable, language
 from gemlab.emulator import signatures
 from gemlab.wire import answers, families
 from gemlab.wire import contents as wire

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from gemlab import language, language_plots, language_report, language_runs, metrics, sequential
+from gemlab import language_plots, language_report, language_runs, metrics, sequential
+from gemlab.backends import language
 from gemlab.language_runs import Run, Setup
 from gemlab.language_speed import Rates
 

@@ -100,7 +100,7 @@ def test_no_key_and_no_header_gets_into_the_file(tmp_path, scripted):
     busy = {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}
     path = tmp_path / "trials.jsonl"
     for name, transport in (("good", Headers()), ("bad", scripted((400, busy)))):
-        client = backends._client(transport, api_key=key, base_url="http://emulator")
+        client = backends.sdk_client(transport, api_key=key, base_url="http://emulator")
         arms = [{"name": name, "history": "strip"}]
         target = path.with_name(f"{name}.jsonl")
         trials.run(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from gemlab import weights
+from gemlab.backends import weights
 
 PARTS = [b"GGUF" + b"a" * 39_996, b"b" * 40_000, b"c" * 40_000]
 WHOLE = b"".join(PARTS)

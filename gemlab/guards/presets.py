@@ -6,8 +6,8 @@ way before they end anything, `article` too; the others are the bare rules of kn
 
 from __future__ import annotations
 
-from .rules import Cycle, EmptyAnswer, RepeatedCall, RepeatedError, ResultStall, TurnBudget
 from .ladder import STOP, Guard, Ladder
+from .rules import Cycle, EmptyAnswer, RepeatedCall, RepeatedError, ResultStall, TurnBudget
 
 # The article's rules and those of known systems hear nothing of what tools declare.
 DEAF = frozenset({"article", "args_4", "args_5", "consecutive_3", "period_5", "pairs_4_in_20"})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from . import backends, gguf, weights
+from . import gguf, weights
+from .emulated import embedded
 from .inprocess import StreamingASGITransport
 
 if TYPE_CHECKING:
-    from .backends import Backend
-    from .emulator.minds.language_model import LanguageModel
-    from .emulator.minds.runtimes import Runtime
+    from ..emulator.minds.language_model import LanguageModel
+    from ..emulator.minds.runtimes import Runtime
+    from .client import Backend
 
 KNOWN = "gguf:FILE, openai:URL#MODEL"
 PROMPT = "worked"
@@ -54,19 +55,19 @@ def backend(name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtim
 
     Raises ValueError for a name, a file or a prompt that cannot be used.
     """
-    from .emulator.app import create_app
+    from ..emulator.app import create_app
 
     made, told = model(name, prompt, slots, runtime)
-    return backends.embedded(label(name, prompt), StreamingASGITransport(create_app(made)), told, made.runtime)
+    return embedded(label(name, prompt), StreamingASGITransport(create_app(made)), told, made.runtime)
 
 
 def model(
     name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtime | None = None
 ) -> tuple[LanguageModel, str]:
     """Return the language model of a backend's name, and what a report has to say of it; raises ValueError."""
-    from . import tasks
-    from .emulator.minds import prompts
-    from .emulator.minds.language_model import LanguageModel
+    from .. import tasks
+    from ..emulator.minds import prompts
+    from ..emulator.minds.language_model import LanguageModel
 
     design = prompts.design(prompt)
     runtime = runtime or open_runtime(name, slots)
@@ -76,7 +77,7 @@ def model(
 
 def open_runtime(name: str, slots: int = SLOTS) -> Runtime:
     """Return the runtime of a backend's name, loading a file's model; raises ValueError."""
-    from .emulator.minds import runtimes
+    from ..emulator.minds import runtimes
 
     kind, rest = _parts(name)
     return runtimes.gguf(weights.find(rest), slots) if kind == "gguf" else runtimes.openai(rest)
@@ -92,7 +93,7 @@ def described(name: str) -> str:
 
     Raises ValueError for a name or a file that cannot be used.
     """
-    from .emulator.minds import runtimes
+    from ..emulator.minds import runtimes
 
     kind, rest = _parts(name)
     if kind == "openai":
@@ -104,7 +105,7 @@ def described(name: str) -> str:
 
 def check(name: str, prompt: str = PROMPT) -> None:
     """Check without loading anything that a backend can be had; raises ValueError with one line."""
-    from .emulator.minds import prompts, runtimes
+    from ..emulator.minds import prompts, runtimes
 
     prompts.design(prompt)
     kind, rest = _parts(name)

@@ -1,4 +1,4 @@
-"""Where requests go: the embedded emulator or the real API, both through the google-genai client.
+"""A backend: a named way to the API through the google-genai client.
 
 The request's contents and the response's body are taken from the wire, so that what a trial keeps is what was
 sent and received, with fields the SDK does not know yet. Headers and keys are never looked at.
@@ -7,77 +7,16 @@ sent and received, with fields the SDK does not know yet. Headers and keys are n
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httpx2
 
-from .inprocess import StreamingASGITransport
-from .wire.families import DEVELOPER, VERTEX
+from .seam import ApiFailure, Exchange, Refused, Rejected, Unavailable
 from .wiretap import Pools, Recorder, Taken, taking
 
 if TYPE_CHECKING:
     from google import genai
-
-NO_KEY = (
-    "no API key: set GEMINI_API_KEY (or GOOGLE_API_KEY; for Vertex AI GOOGLE_GENAI_USE_VERTEXAI=true with "
-    "GOOGLE_CLOUD_PROJECT), or leave out --backend gemini to run on the embedded emulator"
-)
-
-
-SCRIPTED = "scripted model: shows the instrument, not Gemini"
-
-
-class NoKey(RuntimeError):
-    """The real API was asked for without a key."""
-
-
-class ApiFailure(Exception):
-    """A request without an answer. `status` is None where none came; `sent`: the request's body, if it went out.
-
-    `got`: a stream's chunks that had come before it failed. `failures` collects what failed before, when the
-    same request was sent again.
-    """
-
-    def __init__(
-        self,
-        status: int | None,
-        body: dict[str, Any],
-        sent: dict[str, Any] | None = None,
-        kind: str = "",
-        got: Sequence[dict[str, Any]] = (),
-    ):
-        super().__init__(f"HTTP {status}: {_message(body)}" if status else kind)
-        self.status, self.body, self.sent, self.kind, self.got = status, body, sent, kind, list(got)
-        self.failures: list[dict[str, Any]] = []
-
-
-class Refused(ApiFailure):
-    """HTTP 400: the API does not take this history or request."""
-
-
-class Rejected(ApiFailure):
-    """Another 4xx, or a key that is not valid: neither the history's fault nor better the next time."""
-
-
-class Unavailable(ApiFailure):
-    """429, 5xx, a lost connection or an unreadable answer: the same request may be answered later."""
-
-
-def _message(body: dict[str, Any]) -> str:
-    error = body.get("error") if isinstance(body, dict) else None
-    return str(error.get("message")) if isinstance(error, dict) else "no error body"
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """One request and its response as they were on the wire (bodies only): one body, or a stream's chunks."""
-
-    request: dict[str, Any]
-    response: dict[str, Any] | list[dict[str, Any]]
 
 
 class Backend:
@@ -201,81 +140,7 @@ def _exchange(taken: Taken, stream: bool) -> Exchange:
     return Exchange(json.loads(taken.request), body)
 
 
-# --- building them ------------------------------------------------------------------------------------------
-
-
-def simulated(app: Any = None, transport: httpx2.AsyncBaseTransport | None = None) -> Backend:
-    """Return the embedded emulator as a backend, in-process (no socket); by default with all tasks' plans."""
-    if transport is None:
-        transport = StreamingASGITransport(app if app is not None else emulator())
-    return embedded("sim", transport, SCRIPTED)
-
-
-def embedded(name: str, transport: httpx2.AsyncBaseTransport, simulated: str, pools: Any = None) -> Backend:
-    """Return a backend over an emulator's transport; `simulated` says what stands behind it.
-
-    `pools`: what holds connections of its own by event loop, closed by its `aclose` when a run is over.
-    """
-    client = _client(transport, api_key="emulator", base_url="http://emulator")
-    return Backend(name, client, DEVELOPER, simulated, pools)
-
-
-def emulator(model: str = "scripted", parameters: Any = None, **options: Any) -> Any:
-    """Return the emulator's ASGI app with all tasks' plans behind it; `options` are create_app's.
-
-    `model`: `scripted`, which follows the plan of a task it knows by its tools and is the tour for any other,
-    `tour` for every request, or a language model by the name of its backend. Raises ValueError for any other.
-    """
-    from . import language, tasks
-    from .emulator.app import create_app
-    from .emulator.minds.scripted import ScriptedModel
-    from .emulator.minds.tour import TourModel
-
-    if language.is_language(model):
-        return create_app(language.model(model)[0], **options)
-    if model not in ("scripted", "tour"):
-        raise ValueError(f"unknown model {model!r}; known: scripted, tour, {language.KNOWN}")
-    tour = TourModel()
-    chosen = tour if model == "tour" else ScriptedModel(tasks.plans(), parameters, otherwise=tour)
-    return create_app(chosen, **options)
-
-
-def gemini(base_url: str | None = None) -> Backend:
-    """Return the real API by the SDK's own environment variables; raises NoKey where there is none."""
-    vertex = any(
-        os.environ.get(name, "").lower() in ("1", "true")
-        for name in ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
-    )
-    key = os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
-    if not key and not (vertex and os.environ.get("GOOGLE_CLOUD_PROJECT")):
-        raise NoKey(NO_KEY)
-    base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL")
-    pools = Pools()
-    client = _client(pools, **({} if vertex else {"api_key": key}), base_url=base_url)
-    elsewhere = f"answered by {_address(base_url)}, not by Google's own address" if base_url else None
-    return Backend("gemini", client, VERTEX if vertex else DEVELOPER, elsewhere, pools)
-
-
-def _address(url: str) -> str:
-    """Return a URL's scheme, host and port: what else stands in it may be a secret."""
-    found = urlsplit(url)
-    return f"{found.scheme}://{found.hostname}" + (f":{found.port}" if found.port else "")
-
-
-def get(name: str, base_url: str | None = None) -> Backend:
-    """Return a backend by name: `sim`, `gemini`, `gguf:FILE` or `openai:URL#MODEL`; raises ValueError for others."""
-    from . import language
-
-    if name == "sim":
-        return simulated()
-    if name == "gemini":
-        return gemini(base_url)
-    if language.is_language(name):
-        return language.backend(name)
-    raise ValueError(f"unknown backend {name!r}; known: sim, gemini, {language.KNOWN}")
-
-
-def _client(transport: httpx2.AsyncBaseTransport, base_url: str | None, **options: Any) -> genai.Client:
+def sdk_client(transport: httpx2.AsyncBaseTransport, base_url: str | None, **options: Any) -> genai.Client:
     from google import genai
     from google.genai import types
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..experiment import BadInput
 from . import gguf
-from .experiment import BadInput
 
 _GET = "get one with ./lab model smollm2-135m, or name a GGUF file"
 
