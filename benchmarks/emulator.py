@@ -26,10 +26,10 @@ from google import genai
 from google.genai import types
 
 from gemlab import backends, tasks
+from gemlab.agent.loop import run
+from gemlab.agent.trial import Arm, Spec
 from gemlab.backends.inprocess import StreamingASGITransport
 from gemlab.emulator.minds.scripted import Parameters
-from gemlab.loop import run
-from gemlab.trial import Arm, Spec
 
 MODEL = "gemini-3.6-flash"
 PATH = f"/v1/models/{MODEL}:"

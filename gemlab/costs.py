@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import backends, history, metrics, trials
-from .trial import Spec
+from . import backends, metrics, trials
+from .agent import history
+from .agent.trial import Spec
 from .wire import families
 
 # The scripted model thinks in about 40 tokens an answer; recorded Gemini answers run to a few hundred.

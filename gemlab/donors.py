@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import history, trace
-from .trial import Spec
+from . import trace
+from .agent import history
+from .agent.trial import Spec
 from .wire import contents as wire
 from .wire import families
 

@@ -11,9 +11,9 @@ from IPython.display import Image
 from matplotlib.figure import Figure
 
 from . import timeline as strips
+from .agent.trial import OUTCOMES
 from .report import Results
 from .tables import p_text
-from .trial import OUTCOMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,8 @@ import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from . import plots, pruning
+from . import plots
+from .agent import pruning
 from .plots import BLUE, GREEN, ORANGE, RED, SKY
 from .report import Results
 

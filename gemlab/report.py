@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import backends, metrics, stats, tables
-from .trial import OUTCOMES
+from .agent.trial import OUTCOMES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from . import backends, plots, trials
+from .agent.trial import Spec
 from .emulator import faults
 from .report import Results
-from .trial import Spec
 
 if TYPE_CHECKING:
     import pandas as pd

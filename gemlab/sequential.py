@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from . import stats, trials
+from .agent.trial import Spec
 from .backends import Backend
 from .donors import Donors, given
-from .trial import Spec
 
 ALPHA = 0.05
 BLOCK = 10

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .trial import Trial
+from .agent.trial import Trial
 from .wire import contents as wire
 from .wire import interaction_steps
 

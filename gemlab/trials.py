@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import asking, guards, history, interacting, loop, tasks, trace
+from . import guards, tasks, trace
+from .agent import history, interacting, loop, request
+from .agent.trial import Arm, Spec
 from .backends import Backend
 from .donors import Donors, given
-from .trial import Arm, Spec
 from .wire import families
 
 TRANSPORTS = ("unary", "stream")
@@ -41,12 +42,12 @@ def arm(value: str | dict[str, str]) -> Arm:
         interacting.check(made)
     else:
         history.get(made.history)
-    asking.check_pruning(made.pruning)
+    request.check_pruning(made.pruning)
     guards.get(made.guard)
     for name, known in (("transport", TRANSPORTS), ("retry", RETRIES), ("thinking", THINKING)):
         if getattr(made, name) not in known:
             raise ValueError(f"unknown {name} {getattr(made, name)!r}; known: {', '.join(known)}")
-    asking.fallback(made.fallback)
+    request.fallback(made.fallback)
     return made
 
 

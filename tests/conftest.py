@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gemlab import retry
+from gemlab.agent import retry
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gemlab import history, pruning
+from gemlab.agent import history, pruning
 from gemlab.wire import contents as wire
 from gemlab.wire import families, rules
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from gemlab import asking, backends, donors, loop, trace, trials
+from gemlab import backends, donors, trace, trials
+from gemlab.agent import loop, request
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import contents as wire
@@ -108,5 +109,5 @@ def test_broken_fallbacks_are_refused(text):
 
 
 def test_a_fallback_is_read():
-    assert asking.fallback("any(gemini-3.6-flash)") == ("any", "gemini-3.6-flash")
-    assert asking.fallback("none") == ("none", "")
+    assert request.fallback("any(gemini-3.6-flash)") == ("any", "gemini-3.6-flash")
+    assert request.fallback("none") == ("none", "")

@@ -4,7 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from gemlab import backends, history, loop, metrics, pruning, tasks, trials
+from gemlab import backends, metrics, tasks, trials
+from gemlab.agent import history, loop, pruning
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import Called, Facts, chain
 

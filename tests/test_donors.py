@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from gemlab import backends, donors, loop, trace, trials
+from gemlab import backends, donors, trace, trials
+from gemlab.agent import loop
 from gemlab.emulator import signatures
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import contents as wire

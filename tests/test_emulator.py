@@ -15,10 +15,10 @@ import pytest
 
 import gemlab
 from gemlab import backends
+from gemlab.agent.loop import run
+from gemlab.agent.trial import Arm, Spec
 from gemlab.emulator.app import create_app
 from gemlab.emulator.minds.view import Reply
-from gemlab.loop import run
-from gemlab.trial import Arm, Spec
 from gemlab.wire import contents as wire
 from gemlab.wire import families
 

@@ -13,15 +13,16 @@ import uvicorn
 from google import genai
 from google.genai import types
 
-from gemlab import backends, history
+from gemlab import backends
+from gemlab.agent import history
+from gemlab.agent.loop import run
+from gemlab.agent.trial import Arm, Spec
 from gemlab.emulator import signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.minds import view
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.emulator.minds.view import Reply
-from gemlab.loop import run
 from gemlab.tasks import ecpm
-from gemlab.trial import Arm, Spec
 from gemlab.wire import answers, families
 from gemlab.wire import contents as wire
 

@@ -7,7 +7,8 @@ import asyncio
 import httpx2
 import pytest
 
-from gemlab import backends, loop, trials
+from gemlab import backends, trials
+from gemlab.agent import loop
 from gemlab.emulator import faults
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters

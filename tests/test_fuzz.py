@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends, tasks
+from gemlab.agent.loop import call_tool
 from gemlab.emulator.app import create_app
 from gemlab.emulator.minds.tour import TourModel
 from gemlab.emulator.parse import fields
-from gemlab.loop import call_tool
 
 STRICT, OLD = "gemini-3.6-flash", "gemini-2.5-flash"
 METHODS = ("generateContent", "streamGenerateContent?alt=sse", "streamGenerateContent", "countTokens")

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from gemlab import backends, loop, trials
+from gemlab import backends, trials
+from gemlab.agent import loop
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.guards import Cycle, RepeatedCall, TurnBudget, presets
 from gemlab.wire import contents as wire

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import backends, history, loop, trials
+from gemlab import backends, trials
+from gemlab.agent import history, loop
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import contents, families, rules
 

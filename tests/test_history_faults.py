@@ -9,7 +9,8 @@ from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import backends, history, tasks
+from gemlab import backends, tasks
+from gemlab.agent import history
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import ecpm
 from gemlab.wire import answers, contents, families, rules

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from gemlab import backends, loop, metrics, timeline, trace, trials
+from gemlab import backends, metrics, timeline, trace, trials
+from gemlab.agent import loop
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire import answers

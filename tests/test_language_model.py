@@ -7,7 +7,8 @@ import json
 import pytest
 from google.genai import types
 
-from gemlab import history, loop, metrics, trace, trials
+from gemlab import metrics, trace, trials
+from gemlab.agent import history, loop
 from gemlab.backends import Refused, Unavailable, language
 from gemlab.emulator import signatures
 from gemlab.wire import answers, families

@@ -6,7 +6,8 @@ import re
 import httpx2
 import pytest
 
-from gemlab import backends, guards, loop, tasks, trace, trials
+from gemlab import backends, guards, tasks, trace, trials
+from gemlab.agent import loop
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import search
 

@@ -4,7 +4,8 @@ import json
 import httpx2
 import pytest
 
-from gemlab import backends, loop, metrics, tasks, trace, trials
+from gemlab import backends, metrics, tasks, trace, trials
+from gemlab.agent import loop
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import search
 from gemlab.wire import contents
@@ -198,7 +199,7 @@ def test_the_pin_tells_match_difference_and_unknown(scripted, served, pin, named
 
 
 def test_resends_are_counted_apart_from_requests(scripted, monkeypatch):
-    monkeypatch.setattr("gemlab.retry._wait", lambda state: 0)
+    monkeypatch.setattr("gemlab.agent.retry._wait", lambda state: 0)
     busy = (503, {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})
     bad = (400, {"error": {"code": 400, "message": "bad", "status": "INVALID_ARGUMENT"}})
     good = [scripted.reply(call("a")), scripted.reply({"text": "done"})]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import pruning
+from gemlab.agent import pruning
 from gemlab.wire import contents, families, rules
 
 PAIRING = {"call_order", "response_order", "count", "consecutive"}

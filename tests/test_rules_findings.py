@@ -11,7 +11,8 @@ import pytest
 from google import genai
 from google.genai import types
 
-from gemlab import backends, history
+from gemlab import backends
+from gemlab.agent import history
 from gemlab.emulator import signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.minds.view import Reply

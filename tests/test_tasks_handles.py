@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gemlab import backends, metrics, tasks, trials
+from gemlab.agent.loop import call_tool
 from gemlab.emulator.minds.scripted import Parameters
-from gemlab.loop import call_tool
 from gemlab.tasks import Called
 
 NETWORKS = {"admob", "applovin", "ironsource", "mintegral", "unity", "vungle"}

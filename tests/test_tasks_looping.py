@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from gemlab import backends, loop, tasks, trials
+from gemlab import backends, tasks, trials
+from gemlab.agent import loop
 from gemlab.emulator.minds import notices
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.emulator.minds.view import read

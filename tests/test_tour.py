@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import backends, history
+from gemlab import backends
+from gemlab.agent import history
 from gemlab.emulator.minds import tour
 from gemlab.wire import contents as wire
 

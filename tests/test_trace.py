@@ -4,7 +4,8 @@ import json
 import httpx2
 import pytest
 
-from gemlab import backends, loop, trace, trial, trials
+from gemlab import backends, trace, trials
+from gemlab.agent import loop, trial
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.wire.families import DEVELOPER
 

@@ -231,7 +231,7 @@ def test_a_part_is_refused_where_the_file_or_itself_is_of_another_plan(specs, wh
 
 
 def test_a_trial_without_infrastructure_is_failed_and_run_again(specs, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("gemlab.retry._wait", lambda state: 0)
+    monkeypatch.setattr("gemlab.agent.retry._wait", lambda state: 0)
     app = re.search(r"app-\d+", tasks.get("ecpm").instance(specs[0].seed).messages[0])[0].encode()
 
     class Down(httpx2.AsyncBaseTransport):

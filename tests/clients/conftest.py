@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gemlab import tasks
-from gemlab.loop import call_tool
+from gemlab.agent.loop import call_tool
 from gemlab.tasks import Called, Instance
 from gemlab.wire import contents as wire
 

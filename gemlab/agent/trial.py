@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .guards.rounds import Round
+from ..guards.rounds import Round
+from ..tasks import Called
+from ..wire.contents import Content
 from .summaries import Summary
-from .tasks import Called
-from .wire.contents import Content
 
 # An unfinished one has a reason: max_steps, guard, empty or malformed.
 OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")

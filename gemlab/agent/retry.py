@@ -8,7 +8,7 @@ from typing import Any
 
 import tenacity
 
-from .backends import ApiFailure, Unavailable
+from ..backends import ApiFailure, Unavailable
 
 ATTEMPTS = 5
 _LONGEST = 60.0

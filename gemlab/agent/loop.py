@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from . import asking, guards, history, tasks
-from .backends import Backend
-from .guards.fingerprints import Identity
-from .guards.rounds import Round, Verdict
-from .tasks import Called, Task
+from .. import guards, tasks
+from ..backends import Backend
+from ..guards.fingerprints import Identity
+from ..guards.rounds import Round, Verdict
+from ..tasks import Called, Task
+from ..wire import contents as wire
+from ..wire.answers import Answer
+from . import history, request
 from .trial import End, Spec, Trial
-from .wire import contents as wire
-from .wire.answers import Answer
 
 _MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 
@@ -53,7 +54,7 @@ async def _turn(backend: Backend, trial: Trial, task: Task, functions: Mapping[s
     while True:
         if len(trial.rounds) >= guards.HARD_CAP:
             raise End("unfinished", "max_steps", f"{guards.HARD_CAP} rounds")
-        answer = await asking.ask(backend, trial, task, final=finish is not None)
+        answer = await request.ask(backend, trial, task, final=finish is not None)
         made = wire.calls(answer.content) if answer.content else []
         if finish is None and (kind := _emptiness(answer, made)):
             trial.rounds.append(Round((), empty=kind))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from ..wire import contents as wire
+from ..wire.contents import Content, Part
 from .history_faults import (
     copy_to_siblings,
     dummy,
@@ -26,8 +28,6 @@ from .history_faults import (
     swap,
     text_only,
 )
-from .wire import contents as wire
-from .wire.contents import Content, Part
 
 Strategy = Callable[[Sequence[Content]], list[Content]]
 

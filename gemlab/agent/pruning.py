@@ -6,9 +6,9 @@ import bisect
 import re
 from collections.abc import Callable, Sequence
 
+from ..wire import contents as wire
+from ..wire.contents import Content, Group
 from . import history
-from .wire import contents as wire
-from .wire.contents import Content, Group
 
 Pruning = Callable[[Sequence[Content]], list[Content]]
 

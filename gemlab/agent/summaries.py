@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..wire import contents as wire
+from ..wire.contents import Content
 from .pruning import cannot_prune
-from .wire import contents as wire
-from .wire.contents import Content
 
 ASK = (
     "Summarise the work so far for your own use: what was asked, what each call found, with every value that "

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..wire import answers, interaction_steps
+from ..wire import contents as wire
 from .trial import Arm, Trial
-from .wire import answers, interaction_steps
-from .wire import contents as wire
 
 if TYPE_CHECKING:
     from google.genai import types

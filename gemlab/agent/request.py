@@ -8,16 +8,17 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from . import history, interacting, pruning, retry, tasks
-from .backends import ApiFailure, Backend, Exchange, Refused
+from .. import tasks
+from ..backends import ApiFailure, Backend, Exchange, Refused
+from ..tasks import Task
+from ..wire import answers, families, interaction_steps
+from ..wire import contents as wire
+from ..wire.answers import Answer
+from ..wire.contents import Content
+from ..wire.families import Pin
+from . import history, interacting, pruning, retry
 from .summaries import Summarise
-from .tasks import Task
 from .trial import End, Spec, Trial
-from .wire import answers, families, interaction_steps
-from .wire import contents as wire
-from .wire.answers import Answer
-from .wire.contents import Content
-from .wire.families import Pin
 
 if TYPE_CHECKING:
     from google.genai import types

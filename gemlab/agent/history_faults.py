@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from .wire import contents as wire
-from .wire.contents import Content, Part
+from ..wire import contents as wire
+from ..wire.contents import Content, Part
 
 # --- signatures left out or replaced ------------------------------------------------------------------------
 
