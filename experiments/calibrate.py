@@ -18,8 +18,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from gemlab import backends, metrics, tasks, trials
+from gemlab import backends, metrics, tasks
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trials
 
 TARGETS = {"preserve": (0.90, 0.3), "strip": (0.60, 1.4)}
 # Calls a step makes; the fourth looks up one or two days, equally often.

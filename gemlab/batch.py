@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import backends, costs, trials
+from . import backends, costs
 from .backends import language
 from .experiment import BadInput, Experiment, checked, folder, is_done
+from .runs import trials
 from .wire import families
 
 # A cell may run for a day; a kernel that is not up after two minutes will not come.

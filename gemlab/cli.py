@@ -82,7 +82,8 @@ def show(
     """Show trials step by step: calls, signatures sent back, guards, refusals."""
     from pathlib import Path
 
-    from . import experiment, timeline, trace
+    from . import experiment, timeline
+    from .runs import trace
 
     found = [t for t in trace.read(Path(traces)) if t["trial"].startswith(trial)]
     if not found:
@@ -156,8 +157,9 @@ def main() -> None:
 
 def _exit_code(error: Exception) -> int | None:
     """Return the exit code of an error that is the user's or the run's, None for one that is ours."""
-    from . import backends, batch, experiment, trace
+    from . import backends, batch, experiment
     from .backends import weights
+    from .runs import trace
 
     if isinstance(error, experiment.BadInput | backends.NoKey | trace.TraceError):
         return 2

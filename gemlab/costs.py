@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import backends, metrics, trials
+from . import backends, metrics
 from .agent import history
 from .agent.trial import Spec
+from .runs import trials
 from .wire import families
 
 # The scripted model thinks in about 40 tokens an answer; recorded Gemini answers run to a few hundred.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import metrics, report, tables
 from .language_runs import Run
-from .sequential import Evidence
+from .runs.blocks import Evidence
 from .wire import contents as wire
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ def speed_text(found: dict[str, float]) -> str:
 
 def last_prompt(one: Run, arm: str) -> str:
     """Return what the model was shown last in the first trial of an arm, its conversation alone."""
-    from . import trace
     from .emulator.minds import prompts, view
+    from .runs import trace
     from .wire import families
 
     traces = [t for t in one.traces if t["arm"]["name"] == arm]

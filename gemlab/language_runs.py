@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import donors, sequential, trials
 from .backends import language
-from .sequential import Evidence
+from .runs import blocks, donors, trials
+from .runs.blocks import Evidence
 
 if TYPE_CHECKING:
     from .backends import Backend
@@ -80,12 +80,12 @@ def check(
     seed: int,
     folder: Path | None = None,
     pilot: int = 12,
-    alpha: float = sequential.ALPHA,
-    block: int = sequential.BLOCK,
+    alpha: float = blocks.ALPHA,
+    block: int = blocks.BLOCK,
 ) -> None:
     """Check what `run` would refuse, trials of other settings in `folder` too; raises ValueError with one line."""
     names = [trials.arm(a).name for a in arms]
-    sequential.judge([], names, alpha, block)
+    blocks.judge([], names, alpha, block)
     for setup in wanted:
         planned = {
             "trials": trials.plan(arms, setup.task, model, instances, 1, seed),
@@ -105,8 +105,8 @@ def run(
     folder: Path,
     slots: int = language.SLOTS,
     pilot: int = 12,
-    alpha: float = sequential.ALPHA,
-    block: int = sequential.BLOCK,
+    alpha: float = blocks.ALPHA,
+    block: int = blocks.BLOCK,
     runtime: Runtime | None = None,
 ) -> list[Run]:
     """Run all arms in every set-up until the evidence is enough, at most `instances` pairs each.
@@ -146,7 +146,7 @@ def _run(
     path = folder / setup.file("trials")
     there = len(trials.finished(specs, api.name, path))
     started = time.perf_counter()
-    done = sequential.run(specs, names, api, path, alpha, block, slots, donors=given)
+    done = blocks.run(specs, names, api, path, alpha, block, slots, donors=given)
     seconds = time.perf_counter() - started
     _some_ran(done.traces)
     ran = max(len(done.traces) - there, 0)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import guards, tasks, trace
+from . import guards, tasks
+from .runs import trace
 from .wire import answers, families, rules
 from .wire import contents as wire
 

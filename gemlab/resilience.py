@@ -12,10 +12,11 @@ import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from . import backends, plots, trials
+from . import backends, plots
 from .agent.trial import Spec
 from .emulator import faults
 from .report import Results
+from .runs import trials
 
 if TYPE_CHECKING:
     import pandas as pd

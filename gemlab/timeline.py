@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import trace
+from .runs import trace
 from .wire import answers
 from .wire import contents as wire
 

@@ -16,8 +16,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from . import backends, metrics, plots, stats, trials
+from . import backends, metrics, plots, stats
 from .emulator.minds.scripted import Parameters
+from .runs import trials
 
 if TYPE_CHECKING:
     import pandas as pd

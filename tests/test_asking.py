@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from gemlab import backends, donors, trace, trials
+from gemlab import backends
 from gemlab.agent import loop, request
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import donors, trace, trials
 from gemlab.wire import contents as wire
 from gemlab.wire import families
 

@@ -4,7 +4,8 @@ import time
 import pytest
 import uvicorn
 
-from gemlab import backends, trials
+from gemlab import backends
+from gemlab.runs import trials
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemlab import backends, metrics, trials
+from gemlab import backends, metrics
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trials
 
 SCRIPT = Path(__file__).resolve().parent.parent / "experiments" / "calibrate.py"
 TARGETS = {"preserve": (0.9, 0.3), "strip": (0.6, 1.4)}

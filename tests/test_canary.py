@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gemlab import backends, canary, canary_plots, metrics, trials
+from gemlab import backends, canary, canary_plots, metrics
+from gemlab.runs import trials
 
 
 def rows(mean, n, seed, served="m"):

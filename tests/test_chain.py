@@ -4,9 +4,10 @@ import re
 import numpy as np
 import pytest
 
-from gemlab import backends, metrics, tasks, trials
+from gemlab import backends, metrics, tasks
 from gemlab.agent import history, loop, pruning
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trials
 from gemlab.tasks import Called, Facts, chain
 
 NEVER = Parameters(repeat=0, quit=0, doubt=0, lose_thread=0)

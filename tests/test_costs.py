@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gemlab import costs, trials
+from gemlab import costs
+from gemlab.runs import trials
 
 
 def estimate(instances, model="gemini-2.5-flash"):

@@ -8,10 +8,11 @@ import re
 
 import pytest
 
-from gemlab import backends, donors, trace, trials
+from gemlab import backends
 from gemlab.agent import loop
 from gemlab.emulator import signatures
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import donors, trace, trials
 from gemlab.wire import contents as wire
 from gemlab.wire import families
 

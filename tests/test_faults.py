@@ -7,11 +7,12 @@ import asyncio
 import httpx2
 import pytest
 
-from gemlab import backends, trials
+from gemlab import backends
 from gemlab.agent import loop
 from gemlab.emulator import faults
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trials
 from gemlab.wire import answers
 
 STEADY = Parameters(0, 0, 0, 0)

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from gemlab import backends, trials
+from gemlab import backends
 from gemlab.agent import loop
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.guards import Cycle, RepeatedCall, TurnBudget, presets
+from gemlab.runs import trials
 from gemlab.wire import contents as wire
 from gemlab.wire import families, rules
 

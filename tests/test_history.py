@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import backends, trials
+from gemlab import backends
 from gemlab.agent import history, loop
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trials
 from gemlab.wire import contents, families, rules
 
 S1, S2, S3 = (contents.encode_signature(bytes([n]) * 60) for n in (251, 252, 253))

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gemlab import backends, importers, trace, trials
+from gemlab import backends, importers
 from gemlab.agent import loop
 from gemlab.guards.rounds import Round
 from gemlab.importers.base import Run
+from gemlab.runs import trace, trials
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import json
 
 import pytest
 
-from gemlab import backends, metrics, timeline, trace, trials
+from gemlab import backends, metrics, timeline
 from gemlab.agent import loop
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trace, trials
 from gemlab.wire import answers
 
 pytestmark = pytest.mark.usefixtures("slept")

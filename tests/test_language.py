@@ -13,8 +13,9 @@ import sys
 import jsonschema
 import pytest
 
-from gemlab import backends, plots, report, tasks, trials
+from gemlab import backends, plots, report, tasks
 from gemlab.backends import language
+from gemlab.runs import trials
 
 KEY = "sk-very-secret"
 SERVED = "openai:http://127.0.0.1:9/v1#small"

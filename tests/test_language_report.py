@@ -8,10 +8,11 @@ import re
 
 import pytest
 
-from gemlab import language_plots, language_report, language_runs, metrics, sequential
+from gemlab import language_plots, language_report, language_runs, metrics
 from gemlab.backends import language
 from gemlab.language_runs import Run, Setup
 from gemlab.language_speed import Rates
+from gemlab.runs import blocks
 
 MODEL = "gemini-2.5-flash"
 NAMES = ["preserve", "strip", "neutral", "placebo", "none"]
@@ -100,8 +101,8 @@ def turned(one):
     for t in traces:
         by_instance.setdefault(t["instance"], {})[t["arm"]["name"]] = t["outcome"]
     arms = ["strip", "preserve"]
-    evidence = sequential.judge(list(by_instance.values()), arms, block=10)
-    return Run(one.setup, arms, traces, evidence, sequential.threshold(arms), one.told, 1.0, len(traces))
+    evidence = blocks.judge(list(by_instance.values()), arms, block=10)
+    return Run(one.setup, arms, traces, evidence, blocks.threshold(arms), one.told, 1.0, len(traces))
 
 
 def test_the_reading_names_the_sign_whichever_it_is(language_whole):

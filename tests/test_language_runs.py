@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gemlab import donors, language_report, language_runs, sequential, trace
+from gemlab import language_report, language_runs
 from gemlab.emulator.minds.runtimes import RuntimeUnavailable
 from gemlab.language_runs import Setup
 from gemlab.language_speed import Rates
+from gemlab.runs import blocks, donors, trace
 
 MODEL = "gemini-2.5-flash"
 ARMS = ["preserve", "strip", "neutral", "placebo", {"name": "none", "thinking": "off"}]
@@ -45,7 +46,7 @@ def test_a_model_that_needs_its_thoughts_is_worse_without_them_and_no_worse_with
 def test_without_an_effect_none_is_found(model_server, following, tmp_path):
     model_server.answers = [following()]
     (one,) = run(model_server, tmp_path, arms=["preserve", "strip"], instances=10)
-    assert one.evidence["strip"] == sequential.Evidence("strip", 10, 0, 0, 1.0, None)
+    assert one.evidence["strip"] == blocks.Evidence("strip", 10, 0, 0, 1.0, None)
 
 
 def test_arms_of_an_instance_ask_with_the_same_seeds_and_other_instances_with_others(language_whole):

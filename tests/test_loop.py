@@ -6,9 +6,10 @@ import re
 import httpx2
 import pytest
 
-from gemlab import backends, guards, tasks, trace, trials
+from gemlab import backends, guards, tasks
 from gemlab.agent import loop
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trace, trials
 from gemlab.tasks import search
 
 SPEC = trials.plan(["preserve"], "search", "gemini-2.5-flash", 1)[0]

@@ -3,7 +3,8 @@ import math
 import pytest
 from matplotlib.colors import to_rgb
 
-from gemlab import backends, plots, pruning_plots, report, trials
+from gemlab import backends, plots, pruning_plots, report
+from gemlab.runs import trials
 
 ARMS = [
     {"name": "all", "guard": "off"},

@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 
-from gemlab import backends, metrics, tasks, trials
+from gemlab import backends, metrics, tasks
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trials
 from gemlab.tasks import Called
 
 STEADY = Parameters(repeat=0, quit=0, doubt=0, lose_thread=0)

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from gemlab import backends, plots, report, tables, trials
+from gemlab import backends, plots, report, tables
+from gemlab.runs import trials
 
 ARMS = {
     "gemini-2.5-flash": ("ecpm", ["preserve", "strip"]),

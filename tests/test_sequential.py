@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemlab import backends, sequential, trace, trials
+from gemlab import backends
 from gemlab.emulator.minds.scripted import Parameters
-from gemlab.sequential import Evidence
+from gemlab.runs import blocks, trace, trials
+from gemlab.runs.blocks import Evidence
 
 OUTCOMES = np.array(["wrong", "completed"])
 
@@ -30,7 +31,7 @@ def test_equal_arms_raise_a_false_alarm_less_often_than_alpha(others, rate):
     rng, alpha, repetitions = np.random.default_rng(20), 0.1, 400
     arms = [f"arm {i}" for i in range(others + 1)]
     alarms = sum(
-        any(e.closed for e in sequential.judge(drawn(rng, arms, 200, rate), arms, alpha, 5).values())
+        any(e.closed for e in blocks.judge(drawn(rng, arms, 200, rate), arms, alpha, 5).values())
         for _ in range(repetitions)
     )
     # Two standard errors, 3 points, lie between the bound and what is let pass.
@@ -39,7 +40,7 @@ def test_equal_arms_raise_a_false_alarm_less_often_than_alpha(others, rate):
 
 def test_a_strong_effect_is_seen_early_and_none_beside_it():
     rng, arms = np.random.default_rng(5), ["control", "worse", "better", "same"]
-    runs = [sequential.judge(drawn(rng, arms, 200, [0.5, 0.1, 0.9, 0.5]), arms) for _ in range(100)]
+    runs = [blocks.judge(drawn(rng, arms, 200, [0.5, 0.1, 0.9, 0.5]), arms) for _ in range(100)]
     for arm in ("worse", "better"):
         assert sum(r[arm].closed is not None for r in runs) > 97
         assert np.median([r[arm].closed or math.inf for r in runs]) <= 50
@@ -67,7 +68,7 @@ def outcomes(control, arm):
     ],
 )
 def test_what_counts_as_a_pair(control, arm, pairs, b, c):
-    found = sequential.judge(outcomes(control, arm), "ab", block=2)["b"]
+    found = blocks.judge(outcomes(control, arm), "ab", block=2)["b"]
     assert (found.pairs, found.b, found.c, found.closed) == (pairs, b, c, None)
 
 
@@ -83,18 +84,18 @@ def test_an_arm_is_closed_at_the_first_look_at_which_its_evidence_is_enough():
     assert [round(e_value(0, n), 1) for n in (6, 7, 8, 9)] == [14.4, 26.8, 50.3, 95.0]
     lost = outcomes("C" * 40, "w" * 40)
     for block, closed in ((1, 7), (5, 10), (7, 7), (10, 10), (40, 40)):
-        found = sequential.judge(lost, "ab", block=block)["b"]
+        found = blocks.judge(lost, "ab", block=block)["b"]
         assert found == Evidence("b", closed, 0, closed, pytest.approx(e_value(0, closed)), closed)
-    assert sequential.judge(lost[:6], "ab", block=1)["b"].closed is None
+    assert blocks.judge(lost[:6], "ab", block=1)["b"].closed is None
     four = [{**o, "c": "completed", "d": "completed"} for o in lost]
-    assert sequential.judge(four, "abcd", block=1)["b"].closed == 9
-    assert sequential.judge(four, "abcd", alpha=0.25, block=1)["b"].closed == 6
-    assert sequential.threshold("abcd") == pytest.approx(60)
+    assert blocks.judge(four, "abcd", block=1)["b"].closed == 9
+    assert blocks.judge(four, "abcd", alpha=0.25, block=1)["b"].closed == 6
+    assert blocks.threshold("abcd") == pytest.approx(60)
 
 
 def test_what_comes_after_the_close_changes_nothing():
-    closed = sequential.judge(outcomes("C" * 10, "w" * 10), "ab")
-    assert sequential.judge(outcomes("C" * 10 + "w" * 90, "w" * 10 + "C" * 90), "ab") == closed
+    closed = blocks.judge(outcomes("C" * 10, "w" * 10), "ab")
+    assert blocks.judge(outcomes("C" * 10 + "w" * 90, "w" * 10 + "C" * 90), "ab") == closed
     assert str(closed["b"]) == "b 0:10 of 10, e = 180 (closed)"
 
 
@@ -111,7 +112,7 @@ def test_what_comes_after_the_close_changes_nothing():
 )
 def test_settings_that_decide_nothing_are_refused(arms, options, why):
     with pytest.raises(ValueError, match=why):
-        sequential.judge([], arms, **options)
+        blocks.judge([], arms, **options)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def backend():
 
 
 def run(path, specs, arms=NAMES, progress=None, **options):
-    return sequential.run(specs, arms, backend(), path, progress=progress, **options)
+    return blocks.run(specs, arms, backend(), path, progress=progress, **options)
 
 
 def timeless(traces):
@@ -217,7 +218,7 @@ def test_a_kill_in_the_middle_of_a_block_decides_nothing(specs, whole, tmp_path,
 
 
 async def test_a_run_in_the_caller_s_event_loop_and_beside_it_is_the_same(specs, whole, tmp_path):
-    inside = await sequential.run_async(specs, NAMES, backend(), tmp_path / "a.jsonl", progress=None)
+    inside = await blocks.run_async(specs, NAMES, backend(), tmp_path / "a.jsonl", progress=None)
     assert timeless(inside.traces) == timeless(whole[1].traces)
     assert timeless(run(tmp_path / "a.jsonl", specs).traces) == timeless(whole[1].traces)
 
@@ -276,7 +277,7 @@ def test_failed_pairs_are_run_again_and_left_out_until_then(specs, whole, tmp_pa
     path.write_text("".join(map(trace.dumps, traces)), "utf-8")
     resumed = run(path, specs)
     assert resumed.evidence == whole[1].evidence and timeless(resumed.traces) == timeless(whole[1].traces)
-    left = sequential.judge(
+    left = blocks.judge(
         [{t["arm"]["name"]: t["outcome"] for t in traces if t["instance"] == i} for i in range(25)], NAMES
     )
     assert (

@@ -3,10 +3,11 @@ import copy
 import pytest
 from google.genai import types
 
-from gemlab import backends, tasks, trials
+from gemlab import backends, tasks
 from gemlab.agent import loop, summaries
 from gemlab.agent.summaries import ASK, INTRODUCTION, Summarise, Summary
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trials
 from gemlab.wire import answers, families, rules
 from gemlab.wire import contents as wire
 

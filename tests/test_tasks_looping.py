@@ -5,11 +5,12 @@ from collections import Counter
 
 import pytest
 
-from gemlab import backends, tasks, trials
+from gemlab import backends, tasks
 from gemlab.agent import loop
 from gemlab.emulator.minds import notices
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.emulator.minds.view import read
+from gemlab.runs import trials
 from gemlab.wire import families
 
 STEADY = Parameters(repeat=0.0, quit=0.0, doubt=0.0, lose_thread=0.0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gemlab import backends, plots, timeline, trials
+from gemlab import backends, plots, timeline
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trials
 
 STEADY = Parameters(0, 0, 0, 0)
 LOOPING = Parameters(1, 0, 0, 0, heed=0)

@@ -4,9 +4,10 @@ import json
 import httpx2
 import pytest
 
-from gemlab import backends, trace, trials
+from gemlab import backends
 from gemlab.agent import loop, trial
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.runs import trace, trials
 from gemlab.wire.families import DEVELOPER
 
 LOOPING = Parameters(repeat=0.7, quit=0.0, heed=0.0)

@@ -6,7 +6,8 @@ from collections import Counter
 import httpx2
 import pytest
 
-from gemlab import backends, metrics, tasks, trace, trials
+from gemlab import backends, metrics, tasks
+from gemlab.runs import trace, trials
 
 MODEL = "gemini-2.5-flash"
 ARMS = ["preserve", "strip", {"name": "guarded", "guard": "default"}]

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .agent.trial import Trial
-from .wire import contents as wire
-from .wire import interaction_steps
+from ..agent.trial import Trial
+from ..wire import contents as wire
+from ..wire import interaction_steps
 
 VERSION = 1
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import stats, trials
-from .agent.trial import Spec
-from .backends import Backend
+from .. import stats
+from ..agent.trial import Spec
+from ..backends import Backend
+from . import trials
 from .donors import Donors, given
 
 ALPHA = 0.05

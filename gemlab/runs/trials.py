@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import guards, tasks, trace
-from .agent import history, interacting, loop, request
-from .agent.trial import Arm, Spec
-from .backends import Backend
+from .. import guards, tasks
+from ..agent import history, interacting, loop, request
+from ..agent.trial import Arm, Spec
+from ..backends import Backend
+from ..wire import families
+from . import trace
 from .donors import Donors, given
-from .wire import families
 
 TRANSPORTS = ("unary", "stream")
 RETRIES = ("resend", "rebuild")

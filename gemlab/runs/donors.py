@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..agent import history
+from ..agent.trial import Spec
+from ..wire import contents as wire
+from ..wire import families
 from . import trace
-from .agent import history
-from .agent.trial import Spec
-from .wire import contents as wire
-from .wire import families
 
 Donor = Callable[[Spec], Sequence[str]]
 Donors = Mapping[str, Donor]
@@ -64,7 +64,7 @@ def neutral(model: str, service: str = families.DEVELOPER) -> Donor:
 
     For the emulator alone, whose seal it is: the real API refuses it as altered. Raises ValueError for unknown models.
     """
-    from .emulator import signatures  # its cryptography is slow to import, and few runs need it
+    from ..emulator import signatures  # its cryptography is slow to import, and few runs need it
 
     sealed = wire.encode_signature(signatures.seal(NEUTRAL, families.profile(families.serve(model), service)))
     return lambda spec: [sealed]
