@@ -18,8 +18,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from gemlab import backends, metrics, tasks
+from gemlab import backends, tasks
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import metrics
 from gemlab.runs import trials
 
 TARGETS = {"preserve": (0.90, 0.3), "strip": (0.60, 1.4)}

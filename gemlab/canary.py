@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats as scipy_stats
 
-from . import backends, metrics, stats
+from . import backends, stats
+from .measure import metrics
 from .runs import trace, trials
 
 if TYPE_CHECKING:

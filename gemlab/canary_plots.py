@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from . import backends, plots
+from . import backends
+from .measure import figures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 
 def alarms(found: pd.DataFrame, alpha: float) -> Figure:
     """Return the share of watches that have raised the alarm by each look, one line a stream, 95% intervals."""
-    colours = dict(zip(dict.fromkeys(found.stream), (plots.GREY, plots.RED, plots.BLUE, plots.ORANGE), strict=False))
-    with mpl.rc_context(plots.STYLE):
+    colours = dict(
+        zip(dict.fromkeys(found.stream), (figures.GREY, figures.RED, figures.BLUE, figures.ORANGE), strict=False)
+    )
+    with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(7.6, 3.6), layout="constrained")
         axes = figure.subplots()
-        axes.axhline(alpha, color=plots.INK, linewidth=0.8, linestyle="--")
+        axes.axhline(alpha, color=figures.INK, linewidth=0.8, linestyle="--")
         axes.annotate(
             f"stated false-alarm rate {alpha:.0%}", (found.runs.min(), alpha), (0, 5), textcoords="offset points"
         )
@@ -31,5 +34,5 @@ def alarms(found: pd.DataFrame, alpha: float) -> Figure:
         axes.set(ylim=(0, 1.04), xlabel="runs since the change", title="Alarm raised by then")
         axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
         axes.margins(x=0.22)
-        figure.supxlabel(f"{backends.SCRIPTED} · 95% intervals", fontsize=8, color=plots.GREY, x=0.01, ha="left")
+        figure.supxlabel(f"{backends.SCRIPTED} · 95% intervals", fontsize=8, color=figures.GREY, x=0.01, ha="left")
     return figure

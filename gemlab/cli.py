@@ -38,7 +38,8 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", help="spend what the estimate says")] = False,
 ) -> None:
     """Run an experiment and leave its table, figures, traces and report in one folder."""
-    from . import batch, experiment, tables
+    from . import batch, experiment
+    from .measure import tables
 
     chosen = experiment.load(name)
     known = experiment.defaults(chosen.notebook)
@@ -82,7 +83,8 @@ def show(
     """Show trials step by step: calls, signatures sent back, guards, refusals."""
     from pathlib import Path
 
-    from . import experiment, timeline
+    from . import experiment
+    from .measure import timeline
     from .runs import trace
 
     found = [t for t in trace.read(Path(traces)) if t["trial"].startswith(trial)]
@@ -90,9 +92,9 @@ def show(
         raise experiment.BadInput(f"{traces}: no trial that begins with {trial!r}")
     print("\n\n".join(timeline.text(one) for one in found))
     if png:
-        from . import plots
+        from .measure import figures
 
-        plots.save(plots.timeline(found[0]), Path(png))
+        figures.save(figures.timeline(found[0]), Path(png))
 
 
 @app.command()

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import backends, metrics
+from . import backends
 from .agent import history
 from .agent.trial import Spec
+from .measure import metrics
 from .runs import trials
 from .wire import families
 

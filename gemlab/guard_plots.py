@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from . import thresholds
-from .plots import BLUE, GREEN, GREY, ORANGE, RED, SKY, STYLE
+from .measure.figures import BLUE, GREEN, GREY, ORANGE, RED, SKY, STYLE
 from .replay import ASSUMPTION, NEVER, Fires
 from .thresholds import ALL, Choice
 

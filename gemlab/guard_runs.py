@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import backends, metrics, stats, tables
+from . import backends, stats
 from .backends import Backend
+from .measure import metrics, tables
 from .runs import trials
 from .wire import answers
 from .wire import contents as wire

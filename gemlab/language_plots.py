@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from .language_report import e_text
-from .plots import _FAINT, BLUE, GREY, RED, SKY, STYLE, _figure
+from .measure.figures import _FAINT, BLUE, GREY, RED, SKY, STYLE, _figure
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import metrics, report, tables
 from .language_runs import Run
+from .measure import metrics, report, tables
 from .runs.blocks import Evidence
 from .wire import contents as wire
 

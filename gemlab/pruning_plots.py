@@ -10,10 +10,10 @@ import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from . import plots
 from .agent import pruning
-from .plots import BLUE, GREEN, ORANGE, RED, SKY
-from .report import Results
+from .measure import figures
+from .measure.figures import BLUE, GREEN, ORANGE, RED, SKY
+from .measure.report import Results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,7 @@ def heat_maps(results: Results) -> Figure:
     found = table(results)
     variants = list(dict.fromkeys(found.variant))
     columns = int(found.variant.value_counts().max())
-    with mpl.rc_context(plots.STYLE):
+    with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(10.5, 1.4 + 0.52 * len(variants)), layout="constrained")
         for axes, (metric, title, colour) in zip(figure.subplots(1, 3, sharey=True), _PANELS, strict=True):
             shades = LinearSegmentedColormap.from_list(metric, ["white", colour])
@@ -83,7 +83,7 @@ def heat_maps(results: Results) -> Figure:
             axes.set_xlabel("budget, from small to large", fontsize=8)
             axes.tick_params(length=0)
             axes.spines["bottom"].set_visible(False)
-        plots.caption(figure, results, "small figure: the budget (window: contents, tokens: tokens, others: steps)")
+        figures.caption(figure, results, "small figure: the budget (window: contents, tokens: tokens, others: steps)")
     return figure
 
 
@@ -115,7 +115,7 @@ def frontier(results: Results) -> Figure:
     found = table(results)
     found = found[found.completion.notna() & (found.tokens > 0)]
     budgeted = list(dict.fromkeys(found.variant[found.budget.notna()]))
-    with mpl.rc_context(plots.STYLE):
+    with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(8.6, 5.0), layout="constrained")
         axes = figure.subplots()
         front = found[found.front].sort_values("tokens")
@@ -136,7 +136,7 @@ def frontier(results: Results) -> Figure:
         axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
         axes.grid(color="#EEEEEE", linewidth=0.6)
         axes.set_axisbelow(True)
-        plots.caption(figure, results, "grey line: no arm completes more for fewer tokens")
+        figures.caption(figure, results, "grey line: no arm completes more for fewer tokens")
     return figure
 
 

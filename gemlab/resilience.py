@@ -12,10 +12,11 @@ import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from . import backends, plots
+from . import backends
 from .agent.trial import Spec
 from .emulator import faults
-from .report import Results
+from .measure import figures
+from .measure.report import Results
 from .runs import trials
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 # Waiting is most of such a run, so many trials wait together.
 _TOGETHER = 64
-_PANELS = (("completed", plots.BLUE), ("refused", plots.RED), ("failed", plots.GREY))
+_PANELS = (("completed", figures.BLUE), ("refused", figures.RED), ("failed", figures.GREY))
 
 
 def run(
@@ -73,7 +74,7 @@ def heat_maps(found: Results) -> Figure:
     shares = table(found)
     troubles = list(dict.fromkeys(shares.index.get_level_values(0)))
     arms = sorted(set(shares.index.get_level_values(1)))
-    with mpl.rc_context(plots.STYLE):
+    with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(11.5, 2.3 + 0.42 * len(troubles)), layout="constrained")
         for axes, (outcome, colour) in zip(figure.subplots(1, len(_PANELS), sharey=True), _PANELS, strict=True):
             shades = LinearSegmentedColormap.from_list(outcome, ["white", colour])
@@ -81,13 +82,13 @@ def heat_maps(found: Results) -> Figure:
                 for x, arm in enumerate(arms):
                     share = shares.loc[(trouble, arm), outcome]
                     axes.barh(y, 0.96, left=x - 0.48, height=0.92, color=shades(share))
-                    ink = "white" if share > 0.6 else plots.INK
+                    ink = "white" if share > 0.6 else figures.INK
                     axes.text(x, y, f"{100 * share:.0f}%", ha="center", va="center", color=ink)
             axes.set(xlim=(-0.5, len(arms) - 0.5), ylim=(len(troubles) - 0.5, -0.5), title=outcome.capitalize())
             axes.set_yticks(range(len(troubles)), troubles)
             axes.set_xticks(range(len(arms)), [a.replace(", ", "\n") for a in arms], rotation=60, fontsize=8)
             axes.tick_params(bottom=False)
-        plots.caption(figure, found)
+        figures.caption(figure, found)
     return figure
 
 

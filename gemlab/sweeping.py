@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import importers, replay, tables, thresholds
+from . import importers, replay, thresholds
 from .experiment import BadInput, folder
+from .measure import tables
 
 
 def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: str) -> str:
@@ -31,10 +32,11 @@ def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: st
         raise BadInput(str(error)) from None
     where = folder(out, "sweep")
     rows.to_csv(where / "sweep.csv", index=False)
-    from . import guard_plots, plots
+    from . import guard_plots
+    from .measure import figures
 
     kind = thresholds.target(fires)
-    plots.save(guard_plots.frontier(rows, choices, kind, tolerance), where / "sweep.png")
+    figures.save(guard_plots.frontier(rows, choices, kind, tolerance), where / "sweep.png")
     found = thresholds.cells(rows)
     parts = [
         tables.text(found) if found else "No rule fires in any run.",

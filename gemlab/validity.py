@@ -16,8 +16,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from . import backends, metrics, plots, stats
+from . import backends, stats
 from .emulator.minds.scripted import Parameters
+from .measure import figures, metrics
 from .runs import trials
 
 if TYPE_CHECKING:
@@ -135,12 +136,12 @@ def sensitivity(
 def grid_figure(grid: pd.DataFrame) -> Figure:
     """Return the differences over the grid with 95% intervals, one line for each factor of what acts always."""
     titles = {"completed": "Completion, strip − preserve (points)", "redundant": "Redundant calls, strip − preserve"}
-    colours = (plots.SKY, plots.BLUE, plots.GREEN, plots.ORANGE)
-    with mpl.rc_context(plots.STYLE):
+    colours = (figures.SKY, figures.BLUE, figures.GREEN, figures.ORANGE)
+    with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.2, 3.4), layout="constrained")
         for axes, (metric, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
             scale = 100 if metric == "completed" else 1
-            axes.axhline(0, color=plots.INK, linewidth=0.8)
+            axes.axhline(0, color=figures.INK, linewidth=0.8)
             for number, (always, rows) in enumerate(grid.groupby("always")):
                 x = rows.lost + 0.02 * (number - 1)
                 low, high = scale * rows[f"{metric}_low"], scale * rows[f"{metric}_high"]
@@ -153,7 +154,7 @@ def grid_figure(grid: pd.DataFrame) -> Figure:
             axes.set(title=title, xlabel="assumed effect of lost thoughts (1 = calibrated)")
             axes.spines["left"].set_visible(True)
         text = f"{backends.SCRIPTED} · lines: factor on what the model does anyway · 95% intervals"
-        figure.supxlabel(text, fontsize=8, color=plots.GREY, x=0.01, ha="left")
+        figure.supxlabel(text, fontsize=8, color=figures.GREY, x=0.01, ha="left")
     return figure
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemlab import backends, metrics
+from gemlab import backends
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import metrics
 from gemlab.runs import trials
 
 SCRIPT = Path(__file__).resolve().parent.parent / "experiments" / "calibrate.py"

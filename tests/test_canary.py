@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gemlab import backends, canary, canary_plots, metrics
+from gemlab import backends, canary, canary_plots
+from gemlab.measure import metrics
 from gemlab.runs import trials
 
 

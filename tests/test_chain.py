@@ -4,9 +4,10 @@ import re
 import numpy as np
 import pytest
 
-from gemlab import backends, metrics, tasks
+from gemlab import backends, tasks
 from gemlab.agent import history, loop, pruning
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import metrics
 from gemlab.runs import trials
 from gemlab.tasks import Called, Facts, chain
 

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from gemlab import batch, experiment, guard_plots, guard_runs, plots, replay, thresholds
+from gemlab import batch, experiment, guard_plots, guard_runs, replay, thresholds
 from gemlab.guards.rounds import Round
 from gemlab.importers import Run
+from gemlab.measure import figures
 
 NUDGE = {"kind": "nudge", "reason": "repeated_call", "text": "x", "call": 0, "place": "response"}
 
@@ -65,7 +66,7 @@ def test_the_arms_of_a_small_run(tmp_path):
     assert rows.loc[("dead-end", "off"), "stopped"] > 0 and rows.loc[("dead-end", "default"), "completed"] == 1
     assert rows.loc[("dead-end", "default"), "nudged"] == rows.loc[("dead-end", "off"), "stopped"]
     assert rows.loc[("polling", "default"), "nudged"] == 0 and rows.loc[("polling", "default"), "completed"] == 1
-    plots.save(guard_plots.arms(rows.reset_index(), api.simulated), tmp_path / "arms.png")
+    figures.save(guard_plots.arms(rows.reset_index(), api.simulated), tmp_path / "arms.png")
     # All of it lies on disk: a second call runs nothing.
     assert len(guard_runs.run(["dead-end"], arms, "gemini-2.5-flash", 12, 1, 1, api, tmp_path)) == 24
 
@@ -87,7 +88,7 @@ def test_figures_of_sets_with_and_without_anything_to_show(tmp_path, labelled):
         guard_plots.by_source(fires, choices),
     ]
     for i, figure in enumerate(drawn):
-        assert plots.save(figure, tmp_path / f"{i}.png").data.startswith(b"\x89PNG")
+        assert figures.save(figure, tmp_path / f"{i}.png").data.startswith(b"\x89PNG")
     texts = [t.get_text() for axes in drawn[2].axes for t in axes.texts]
     assert ("fires in no labelled run" in texts) != labelled
 

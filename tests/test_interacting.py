@@ -7,10 +7,11 @@ import json
 
 import pytest
 
-from gemlab import backends, metrics, timeline
+from gemlab import backends
 from gemlab.agent import loop
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import metrics, timeline
 from gemlab.runs import trace, trials
 from gemlab.wire import answers
 

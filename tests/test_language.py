@@ -13,8 +13,9 @@ import sys
 import jsonschema
 import pytest
 
-from gemlab import backends, plots, report, tasks
+from gemlab import backends, tasks
 from gemlab.backends import language
+from gemlab.measure import figures, report
 from gemlab.runs import trials
 
 KEY = "sk-very-secret"
@@ -169,7 +170,7 @@ def test_a_run_names_its_model_everywhere_and_the_key_nowhere(model_server, foll
     told = f"easured on a language model behind the emulator, not on Gemini: small (at {model_server.url}, "
     assert f"{told}quantised as it is there), prompt 'silent', temperature 0.7." in results.notes()[0]
     assert f"- M{told}" in results.reading()
-    figure = plots.estimates(results)
+    figure = figures.estimates(results)
     assert f"m{told}" in figure.get_supxlabel()
 
 

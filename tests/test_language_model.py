@@ -7,10 +7,10 @@ import json
 import pytest
 from google.genai import types
 
-from gemlab import metrics
 from gemlab.agent import history, loop
 from gemlab.backends import Refused, Unavailable, language
 from gemlab.emulator import signatures
+from gemlab.measure import metrics
 from gemlab.runs import trace, trials
 from gemlab.wire import answers, families
 from gemlab.wire import contents as wire

@@ -8,10 +8,11 @@ import re
 
 import pytest
 
-from gemlab import language_plots, language_report, language_runs, metrics
+from gemlab import language_plots, language_report, language_runs
 from gemlab.backends import language
 from gemlab.language_runs import Run, Setup
 from gemlab.language_speed import Rates
+from gemlab.measure import metrics
 from gemlab.runs import blocks
 
 MODEL = "gemini-2.5-flash"

@@ -4,9 +4,10 @@ import json
 import httpx2
 import pytest
 
-from gemlab import backends, metrics, tasks
+from gemlab import backends, tasks
 from gemlab.agent import loop
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import metrics
 from gemlab.runs import trace, trials
 from gemlab.tasks import search
 from gemlab.wire import contents

@@ -3,7 +3,8 @@ import math
 import pytest
 from matplotlib.colors import to_rgb
 
-from gemlab import backends, plots, pruning_plots, report
+from gemlab import backends, pruning_plots
+from gemlab.measure import figures, report
 from gemlab.runs import trials
 
 ARMS = [
@@ -79,8 +80,8 @@ def test_every_arm_has_its_cell_with_its_budget(results, tmp_path):
     assert [t for t in texts(tokens) if len(t) > 1] == [f"{n:,.0f}" for n in pruning_plots.table(results).tokens]
     # What is refused altogether is as dark as it gets, what never was is white.
     colours = [patch.get_facecolor()[:3] for patch in refused.patches]
-    assert colours[3] == pytest.approx(to_rgb(plots.RED), abs=0.01) and colours[0] == (1, 1, 1)
-    assert plots.save(figure, tmp_path / "f.png").data[:4] == b"\x89PNG"
+    assert colours[3] == pytest.approx(to_rgb(figures.RED), abs=0.01) and colours[0] == (1, 1, 1)
+    assert figures.save(figure, tmp_path / "f.png").data[:4] == b"\x89PNG"
 
 
 def test_the_frontier_names_every_arm_and_says_whose_numbers_these_are(results):

@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 
-from gemlab import backends, metrics, tasks
+from gemlab import backends, tasks
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import metrics
 from gemlab.runs import trials
 from gemlab.tasks import Called
 

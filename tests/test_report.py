@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from gemlab import backends, plots, report, tables
+from gemlab import backends
+from gemlab.measure import figures, report, tables
 from gemlab.runs import trials
 
 ARMS = {
@@ -56,7 +57,7 @@ def test_arms_keep_their_declared_order_and_the_first_is_the_control(loose):
 
 def test_a_simulated_run_says_so_in_notes_reading_and_figures(loose):
     assert "not Gemini" in loose.notes()[0] and "not Gemini" in loose.reading()
-    for draw in (plots.estimates, plots.outcomes, plots.differences, plots.signatures):
+    for draw in (figures.estimates, figures.outcomes, figures.differences, figures.signatures):
         assert "not Gemini" in draw(loose).get_supxlabel()
 
 
@@ -97,9 +98,9 @@ def test_the_summary_is_whole_or_not_there(loose, tmp_path, monkeypatch):
 
 
 def test_figures_are_pictures_with_every_arm_named(strict, tmp_path):
-    for draw in (plots.estimates, plots.outcomes, plots.differences, plots.signatures):
+    for draw in (figures.estimates, figures.outcomes, figures.differences, figures.signatures):
         figure = draw(strict)
-        picture = plots.save(figure, tmp_path / f"{draw.__name__}.png")
+        picture = figures.save(figure, tmp_path / f"{draw.__name__}.png")
         assert picture.data[:4] == b"\x89PNG"
         named = {label.get_text() for axes in figure.axes for label in axes.get_yticklabels()}
         assert {"dummy"} <= named

@@ -7,9 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gemlab import backends, metrics, tasks
+from gemlab import backends, tasks
 from gemlab.agent.loop import call_tool
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import metrics
 from gemlab.runs import trials
 from gemlab.tasks import Called
 

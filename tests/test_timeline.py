@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gemlab import backends, plots, timeline
+from gemlab import backends
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import figures, timeline
 from gemlab.runs import trials
 
 STEADY = Parameters(0, 0, 0, 0)
@@ -62,6 +63,6 @@ def test_a_summarys_request_is_a_step_without_calls(tmp_path):
 @pytest.mark.parametrize("arm", [{}, {"history": "strip", "guard": "default"}])
 def test_the_figure_names_every_step_and_call(tmp_path, arm):
     one = trace_of(tmp_path, arm, parameters=LOOPING if arm else STEADY)
-    (axes,) = plots.timeline(one).axes
+    (axes,) = figures.timeline(one).axes
     texts = [t.get_text() for t in axes.texts]
     assert len(axes.get_xticks()) == len(one["steps"]) and "fetch_ecpm" in texts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gemlab import backends, metrics
+from gemlab import backends
+from gemlab.measure import metrics
 from gemlab.runs import trace, trials
 from gemlab.wire import answers
 from gemlab.wire import contents as wire

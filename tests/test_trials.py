@@ -6,7 +6,8 @@ from collections import Counter
 import httpx2
 import pytest
 
-from gemlab import backends, metrics, tasks
+from gemlab import backends, tasks
+from gemlab.measure import metrics
 from gemlab.runs import trace, trials
 
 MODEL = "gemini-2.5-flash"

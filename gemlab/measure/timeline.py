@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .runs import trace
-from .wire import answers
-from .wire import contents as wire
+from ..runs import trace
+from ..wire import answers
+from ..wire import contents as wire
 
 # What a call can be, with its mark in the text form.
 MARKS = {"new": "+", "repeated": "=", "failed": "!", "blocked": "x", "open": "?"}

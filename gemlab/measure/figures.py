@@ -10,8 +10,8 @@ import matplotlib as mpl
 from IPython.display import Image
 from matplotlib.figure import Figure
 
+from ..agent.trial import OUTCOMES
 from . import timeline as strips
-from .agent.trial import OUTCOMES
 from .report import Results
 from .tables import p_text
 

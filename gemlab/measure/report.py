@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import backends, metrics, stats, tables
-from .agent.trial import OUTCOMES
+from .. import backends, stats
+from ..agent.trial import OUTCOMES
+from . import metrics, tables
 
 if TYPE_CHECKING:
     import pandas as pd

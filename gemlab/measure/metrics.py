@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import guards, tasks
-from .runs import trace
-from .wire import answers, families, rules
-from .wire import contents as wire
+from .. import guards, tasks
+from ..runs import trace
+from ..wire import answers, families, rules
+from ..wire import contents as wire
 
 if TYPE_CHECKING:
     import pandas as pd
