@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gemlab import importers, replay
 from gemlab.guards import Guards
+from gemlab.replay.firing import firing, importers
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -29,13 +29,13 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 def one_by_one(runs: list[importers.Run]) -> list[list[list[int]]]:
     """Replay every setting with live guards, each run to its first verdict."""
     return [
-        [[_first(run, Guards((replace(replay.RULES[rule], limit=n),))) for n in replay.THRESHOLDS] for run in runs]
-        for rule in replay.DEFAULT_RULES
+        [[_first(run, Guards((replace(firing.RULES[rule], limit=n),))) for n in firing.THRESHOLDS] for run in runs]
+        for rule in firing.DEFAULT_RULES
     ]
 
 
 def _first(run: importers.Run, guard: Guards) -> int:
-    return next((step for step, _ in replay.live(run, guard)), replay.NEVER)
+    return next((step for step, _ in firing.live(run, guard)), firing.NEVER)
 
 
 def main() -> int:
@@ -44,8 +44,8 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=20)
     given = parser.parse_args()
     reading, got = timed(lambda: importers.read(given.traces))
-    indexing, indexed = timed(lambda: replay.index(got.runs))
-    sweeping, fires = timed(lambda: replay.sweep(indexed))
+    indexing, indexed = timed(lambda: firing.index(got.runs))
+    sweeping, fires = timed(lambda: firing.sweep(indexed))
     sample = got.runs[:: given.sample]
     slow, found = timed(lambda: one_by_one(sample))
     same = [[row.tolist() for row in fires.steps[:: given.sample, i]] for i in range(len(fires.rules))] == found

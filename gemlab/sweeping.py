@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import importers, replay, thresholds
 from .experiment import BadInput, folder
 from .measure import tables
+from .replay import firing, importers, thresholds
 
 
 def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: str) -> str:
@@ -14,17 +14,17 @@ def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: st
 
     Raises BadInput for unknown rules, paths that are not there, files without runs and tolerances outside 0 to 1.
     """
-    names = list(dict.fromkeys(rules)) or list(replay.DEFAULT_RULES)
-    unknown = sorted(set(names) - set(replay.RULES))
+    names = list(dict.fromkeys(rules)) or list(firing.DEFAULT_RULES)
+    unknown = sorted(set(names) - set(firing.RULES))
     if unknown:
-        raise BadInput(f"unknown rule {', '.join(unknown)}; known: {', '.join(replay.RULES)}")
+        raise BadInput(f"unknown rule {', '.join(unknown)}; known: {', '.join(firing.RULES)}")
     try:
         got = importers.read(traces)
     except OSError as error:
         raise BadInput(str(error)) from None
     if not got.runs:
         raise BadInput("; ".join(["no runs in these files", *got.notes()]))
-    fires = replay.sweep(replay.index(got.runs), {name: replay.RULES[name] for name in names})
+    fires = firing.sweep(firing.index(got.runs), {name: firing.RULES[name] for name in names})
     rows = thresholds.table(fires)
     try:
         choices = thresholds.recommend(rows, tolerance)
@@ -32,18 +32,18 @@ def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: st
         raise BadInput(str(error)) from None
     where = folder(out, "sweep")
     rows.to_csv(where / "sweep.csv", index=False)
-    from . import guard_plots
     from .measure import figures
+    from .replay import sweep_figures
 
     kind = thresholds.target(fires)
-    figures.save(guard_plots.frontier(rows, choices, kind, tolerance), where / "sweep.png")
+    figures.save(sweep_figures.frontier(rows, choices, kind, tolerance), where / "sweep.png")
     found = thresholds.cells(rows)
     parts = [
         tables.text(found) if found else "No rule fires in any run.",
         f"Recommended where at most {tolerance:.1%} of the healthy runs may be stopped (caught: {kind} runs):\n"
         + "\n".join(f"  {choice}" for choice in choices),
         "By data set alone: threshold (caught)\n" + tables.text(thresholds.sensitivity(fires, tolerance)),
-        "\n".join([replay.ASSUMPTION, *thresholds.notes(fires), *got.notes()]),
+        "\n".join([firing.ASSUMPTION, *thresholds.notes(fires), *got.notes()]),
         f"table   {where / 'sweep.csv'}\nfigure  {where / 'sweep.png'}",
     ]
     return "\n\n".join(parts)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gemlab.replay.firing.explorer import Explorer, Setting
+from gemlab.replay.firing.explorer_widget import ExplorerWidget
+from gemlab.replay.firing.firing import NEVER
+from gemlab.replay.firing.importers import Run
 
-from gemlab import explorer, importers, replay, thresholds
-from gemlab.explorer import Explorer, Setting
-from gemlab.explorer_widget import ExplorerWidget
 from gemlab.guards.rounds import Round
-from gemlab.importers import Run
-from gemlab.replay import NEVER
+from gemlab.replay.firing import explorer, firing, importers, thresholds
 
 
 def run(ident, results, success, end=None, source="s"):
@@ -71,7 +71,7 @@ def test_scope_window_rule_and_data_set_each_have_an_effect(small, setting, fire
 
 
 def test_the_numbers_are_those_of_the_sweep():
-    fires = replay.sweep(replay.index(RUNS), replay.RULES)
+    fires = firing.sweep(firing.index(RUNS), firing.RULES)
     rows = thresholds.table(fires).set_index(["rule", "threshold"])
     small = Explorer(RUNS)
     for rule in explorer.RULES:
@@ -138,7 +138,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 def notebook(folder, traces):
-    code = "from gemlab import importers\nfrom gemlab.explorer_widget import ExplorerWidget\n"
+    code = "from gemlab import importers\nfrom gemlab.replay.explorer_widget import ExplorerWidget\n"
     code += f"ExplorerWidget(importers.read([{str(traces)!r}]).runs)"
     cell = {"cell_type": "code", "id": "a", "metadata": {}, "execution_count": None, "outputs": [], "source": code}
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -237,5 +237,5 @@ def test_moving_a_slider_in_jupyterlab_changes_the_figure_and_the_numbers(lab):
 
 def test_the_set_in_the_browser_is_the_one_counted(shared):
     got = importers.read([shared / "data" / "traces" / "fireact.jsonl.gz"])
-    rows = thresholds.table(replay.sweep(replay.index(got.runs))).set_index(["rule", "threshold"])
+    rows = thresholds.table(firing.sweep(firing.index(got.runs))).set_index(["rule", "threshold"])
     assert tuple(rows.loc[("result", 3), ["healthy_fired", "failing_fired"]]) == (2, 32)

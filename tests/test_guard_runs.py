@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from gemlab.replay.firing.importers import Run
 
-from gemlab import batch, experiment, guard_plots, guard_runs, replay, thresholds
+from gemlab import batch, experiment, guard_runs
 from gemlab.guards.rounds import Round
-from gemlab.importers import Run
 from gemlab.measure import figures
+from gemlab.replay.firing import sweep_figures, firing, thresholds
 
 NUDGE = {"kind": "nudge", "reason": "repeated_call", "text": "x", "call": 0, "place": "response"}
 
@@ -66,7 +67,7 @@ def test_the_arms_of_a_small_run(tmp_path):
     assert rows.loc[("dead-end", "off"), "stopped"] > 0 and rows.loc[("dead-end", "default"), "completed"] == 1
     assert rows.loc[("dead-end", "default"), "nudged"] == rows.loc[("dead-end", "off"), "stopped"]
     assert rows.loc[("polling", "default"), "nudged"] == 0 and rows.loc[("polling", "default"), "completed"] == 1
-    figures.save(guard_plots.arms(rows.reset_index(), api.simulated), tmp_path / "arms.png")
+    figures.save(sweep_figures.arms(rows.reset_index(), api.simulated), tmp_path / "arms.png")
     # All of it lies on disk: a second call runs nothing.
     assert len(guard_runs.run(["dead-end"], arms, "gemini-2.5-flash", 12, 1, 1, api, tmp_path)) == 24
 
@@ -78,14 +79,14 @@ def test_figures_of_sets_with_and_without_anything_to_show(tmp_path, labelled):
         for n in range(1, 9 if labelled else 2)
     ]
     made += [] if labelled else [Run("h", "s", "m", True, None, ((Round((("get", {}),), ("x",)),),))]
-    fires = replay.sweep(replay.index(made))
+    fires = firing.sweep(firing.index(made))
     rows = thresholds.table(fires)
     choices, kind = thresholds.recommend(rows, 0.5), thresholds.target(fires)
     drawn = [
-        guard_plots.frontier(rows, choices, kind, 0.5),
-        guard_plots.heat(rows, choices, kind),
-        guard_plots.firing(fires, choices),
-        guard_plots.by_source(fires, choices),
+        sweep_figures.frontier(rows, choices, kind, 0.5),
+        sweep_figures.heat(rows, choices, kind),
+        sweep_figures.firing(fires, choices),
+        sweep_figures.by_source(fires, choices),
     ]
     for i, figure in enumerate(drawn):
         assert figures.save(figure, tmp_path / f"{i}.png").data.startswith(b"\x89PNG")

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gemlab.replay.firing.firing import NEVER
+from gemlab.replay.firing.importers import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemlab import importers, replay, thresholds
 from gemlab.guards import CostBudget, Guards, TokenBudget, presets
 from gemlab.guards.fingerprints import Identity
 from gemlab.guards.rounds import Round
-from gemlab.importers import Run
-from gemlab.replay import NEVER
+from gemlab.replay.firing import firing, importers, thresholds
 
 # --- the sweep is the live guard ----------------------------------------------------------------------------
 
@@ -43,16 +43,16 @@ RUNS = st.lists(st.lists(rounds(), max_size=14), max_size=3).map(
 
 
 def first_verdict(run, guard):
-    said = replay.live(run, Guards((guard,)))
+    said = firing.live(run, Guards((guard,)))
     return said[0][0] if said else NEVER
 
 
-@pytest.mark.parametrize("name", replay.RULES)
+@pytest.mark.parametrize("name", firing.RULES)
 @settings(max_examples=60, deadline=None)
 @given(run=RUNS)
 def test_the_sweep_is_the_live_guard_at_every_threshold(name, run):
-    rule, limits = replay.RULES[name], [2, 3, 4, 6, 9]
-    fires = replay.sweep(replay.index([run]), {name: rule}, limits)
+    rule, limits = firing.RULES[name], [2, 3, 4, 6, 9]
+    fires = firing.sweep(firing.index([run]), {name: rule}, limits)
     assert fires.steps[0, 0].tolist() == [first_verdict(run, replace(rule, limit=n)) for n in limits]
 
 
@@ -60,18 +60,18 @@ def test_the_sweep_is_the_live_guard_at_every_threshold(name, run):
 @settings(max_examples=40, deadline=None)
 @given(run=RUNS)
 def test_budgets_are_swept_too(rule, run):
-    (indexed,) = replay.index([run])
-    found = replay.first_fires(indexed.turns, rule, [1, 3, 5])
+    (indexed,) = firing.index([run])
+    found = firing.first_fires(indexed.turns, rule, [1, 3, 5])
     assert found == [first_verdict(run, replace(rule, limit=n)) for n in (1, 3, 5)]
 
 
 @settings(max_examples=40, deadline=None)
 @given(run=RUNS)
 def test_a_preset_fires_where_the_first_of_its_guards_does(run):
-    (indexed,) = replay.index([run])
+    (indexed,) = firing.index([run])
     for members in presets.PRESETS.values():
-        said = replay.live(run, Guards(members))
-        found = [replay.first_fires(indexed.turns, g, [g.limit])[0] for g in members]
+        said = firing.live(run, Guards(members))
+        found = [firing.first_fires(indexed.turns, g, [g.limit])[0] for g in members]
         assert min((n for n in found if n != NEVER), default=NEVER) == (said[0][0] if said else NEVER)
 
 
@@ -121,7 +121,7 @@ def recorded(shared):
 def test_the_counts_on_recorded_runs_are_those_counted_by_hand(recorded, name):
     got, records, counted = recorded[name]
     assert got.notes() == [] and len(got.runs) == len(records)
-    fires = replay.sweep(replay.index(got.runs))
+    fires = firing.sweep(firing.index(got.runs))
     for i, levels in enumerate(counted):
         for rule in ("args", "result", "stall"):
             wanted = [next((at for at, n in enumerate(levels[rule]) if n >= t), NEVER) for t in fires.thresholds]
@@ -130,7 +130,7 @@ def test_the_counts_on_recorded_runs_are_those_counted_by_hand(recorded, name):
 
 def table_of(recorded, names):
     runs = [run for name in names for run in recorded[name][0].runs]
-    return thresholds.table(replay.sweep(replay.index(runs))).set_index(["rule", "threshold"])
+    return thresholds.table(firing.sweep(firing.index(runs))).set_index(["rule", "threshold"])
 
 
 def test_the_table_counts_what_was_counted_by_hand(recorded):
@@ -182,7 +182,7 @@ SMALL = [
 
 
 def test_the_table_of_a_small_set_by_hand():
-    rows = thresholds.table(replay.sweep(replay.index(SMALL), thresholds=[3, 5, 9])).set_index(["rule", "threshold"])
+    rows = thresholds.table(firing.sweep(firing.index(SMALL), thresholds=[3, 5, 9])).set_index(["rule", "threshold"])
     args, result = rows.loc[("args", 3)], rows.loc[("result", 3)]
     assert (args.healthy, args.capped, args.failing, args.unlabelled) == (3, 2, 1, 1)
     assert (args.healthy_fired, args.capped_fired, args.failing_fired, args.unlabelled_fired) == (2, 2, 0, 1)
@@ -201,7 +201,7 @@ def test_the_table_of_a_small_set_by_hand():
 
 
 def test_what_is_to_be_caught_depends_on_the_set():
-    fires = replay.sweep(replay.index([*SMALL, run("f", ["x"] * 4, False, source="other")]))
+    fires = firing.sweep(firing.index([*SMALL, run("f", ["x"] * 4, False, source="other")]))
     assert thresholds.target(fires) == thresholds.target(fires, "s") == "capped"
     assert thresholds.target(fires, "other") == "failing"
     rows = thresholds.table(fires, "other").set_index(["rule", "threshold"])
@@ -210,7 +210,7 @@ def test_what_is_to_be_caught_depends_on_the_set():
 
 
 def test_the_recommended_threshold_is_the_smallest_within_the_tolerance():
-    rows = thresholds.table(replay.sweep(replay.index(SMALL)))
+    rows = thresholds.table(firing.sweep(firing.index(SMALL)))
     found = {c.rule: c for c in thresholds.recommend(rows, 0.0)}
     assert (found["args"].threshold, found["args"].caught, found["result"].threshold) == (4, 1.0, 4)
     assert found["args"].sure is None and "no threshold swept" in str(found["args"])
@@ -225,24 +225,24 @@ def test_the_recommended_threshold_is_the_smallest_within_the_tolerance():
     [
         (lambda rows: thresholds.recommend(rows, 1.5), "from 0 to 1"),
         (lambda rows: thresholds.recommend(rows.assign(healthy=0), 0.1), "no run is labelled a success"),
-        (lambda rows: replay.sweep([], thresholds=[3, 3]), "go up, each once"),
-        (lambda rows: replay.sweep([], thresholds=[]), "go up, each once"),
+        (lambda rows: firing.sweep([], thresholds=[3, 3]), "go up, each once"),
+        (lambda rows: firing.sweep([], thresholds=[]), "go up, each once"),
     ],
 )
 def test_questions_without_an_answer_are_refused(make, why):
     with pytest.raises(ValueError, match=why):
-        make(thresholds.table(replay.sweep(replay.index(SMALL))))
+        make(thresholds.table(firing.sweep(firing.index(SMALL))))
 
 
 def test_the_frontier_holds_what_nothing_beats():
-    rows = thresholds.table(replay.sweep(replay.index(SMALL), thresholds=[2, 3, 4, 6]))
+    rows = thresholds.table(firing.sweep(firing.index(SMALL), thresholds=[2, 3, 4, 6]))
     kept = {(r.rule, r.threshold) for r in thresholds.frontier(rows).itertuples()}
     # At 4 both rules stop nobody and catch both; whatever stops somebody catches no more.
     assert kept == {("args", 4), ("result", 4), ("stall", 4)}
 
 
 def test_the_runs_that_flip_between_two_thresholds():
-    fires = replay.sweep(replay.index(SMALL))
+    fires = firing.sweep(firing.index(SMALL))
     assert [fires.ids[i] for i in thresholds.flips(fires, "result", 3, 6)] == ["h1", "c2"]
     assert list(thresholds.flips(fires, "result", 3, 6, "other")) == []
     assert list(thresholds.flips(fires, "result", 3, 3)) == []
@@ -266,6 +266,6 @@ def test_presets_of_known_systems_hear_no_declarations():
 
 
 def test_notes_name_sets_whose_successes_are_short_and_runs_without_outcome():
-    fires = replay.sweep(replay.index([*SMALL, *[run(f"l{n}", ["x"] * 9, False) for n in range(9)]]))
+    fires = firing.sweep(firing.index([*SMALL, *[run(f"l{n}", ["x"] * 9, False) for n in range(9)]]))
     short, unlabelled = thresholds.notes(fires)
     assert "median 3 rounds against 9" in short and "1 runs have no outcome" in unlabelled

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..guards.rounds import Round
+from ...guards.rounds import Round
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .guards import Cycle, EmptyAnswer, Guards, RepeatedCall, RepeatedError, ResultStall, TurnBudget, UnknownTool
-from .guards.ladder import Watch
-from .guards.rounds import Round, Seen, Verdict
+from ..guards import Cycle, EmptyAnswer, Guards, RepeatedCall, RepeatedError, ResultStall, TurnBudget, UnknownTool
+from ..guards.ladder import Watch
+from ..guards.rounds import Round, Seen, Verdict
 from .importers.base import Run
 
 ASSUMPTION = "A replay assumes that the run would have gone on unchanged until the rule fired, and ends it there."

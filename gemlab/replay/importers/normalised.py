@@ -9,7 +9,7 @@ import itertools
 import json
 from typing import Any
 
-from ..guards.rounds import Round
+from ...guards.rounds import Round
 from .base import Broken, Run, need
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..guards.rounds import Round
+from ...guards.rounds import Round
 from .base import Broken, Run, need
 from .normalised import arguments, value
 

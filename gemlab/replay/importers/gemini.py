@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import guards, tasks
-from ..guards.fingerprints import Identity
-from ..guards.rounds import Round
-from ..runs import trace
-from ..wire import answers
-from ..wire import contents as wire
+from ... import guards, tasks
+from ...guards.fingerprints import Identity
+from ...guards.rounds import Round
+from ...runs import trace
+from ...wire import answers
+from ...wire import contents as wire
 from .base import Broken, Run, need
 from .chat import outcome
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from . import stats
-from .guards.ladder import Watch
-from .guards.presets import DEAF, PRESETS
+from .. import stats
+from ..guards.ladder import Watch
+from ..guards.presets import DEAF, PRESETS
+from .firing import NEVER, Fires, Indexed, first_fires, index
 from .importers.base import Run
-from .replay import NEVER, Fires, Indexed, first_fires, index
 
 ALL = "all"
 _LABELS = ("healthy", "capped", "failing", "unlabelled")

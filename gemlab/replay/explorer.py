@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from . import replay, stats, thresholds
-from .guards import Cycle, RepeatedCall, RepeatedError, ResultStall, TurnBudget
-from .guards.ladder import Watch
-from .guards.rounds import Round
+from .. import stats
+from ..guards import Cycle, RepeatedCall, RepeatedError, ResultStall, TurnBudget
+from ..guards.ladder import Watch
+from ..guards.rounds import Round
+from . import firing, thresholds
+from .firing import NEVER
 from .importers import Run
-from .replay import NEVER
 
 WINDOWS = (0, 4, 6, 8, 10, 15, 20)
 SCOPES = ("turn", "consecutive")
@@ -79,9 +80,9 @@ def _rules() -> dict[str, Watch]:
 class Explorer:
     """Recorded runs under every setting."""
 
-    def __init__(self, runs: Sequence[Run], most: int = replay.THRESHOLDS[-1]):
+    def __init__(self, runs: Sequence[Run], most: int = firing.THRESHOLDS[-1]):
         self.runs = list(runs)
-        self.fires = replay.sweep(replay.index(self.runs), _rules(), range(2, most + 1))
+        self.fires = firing.sweep(firing.index(self.runs), _rules(), range(2, most + 1))
         self.sources = (thresholds.ALL, *thresholds.sources(self.fires))
 
     def fired(self, setting: Setting) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from ..measure.figures import BLUE, GREEN, GREY, ORANGE, RED, SKY, STYLE
 from . import thresholds
-from .measure.figures import BLUE, GREEN, GREY, ORANGE, RED, SKY, STYLE
-from .replay import ASSUMPTION, NEVER, Fires
+from .firing import ASSUMPTION, NEVER, Fires
 from .thresholds import ALL, Choice
 
 if TYPE_CHECKING:
