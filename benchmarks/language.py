@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gemlab import language_report, language_runs, language_speed
 from gemlab.backends import language
+from gemlab.studies.signature_lm import language_report, language_runs, language_speed
 
 SETUP = language_runs.Setup("ecpm-handles", "worked")
 ARMS = [{"name": "preserve", "guard": "cap_10"}, {"name": "strip", "history": "strip", "guard": "cap_10"}]

@@ -63,7 +63,7 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
 
 def _check_setups(parameters: Mapping[str, Any], out: str) -> None:
     """Check what a language model will be asked, where a notebook has set-ups; raises ValueError."""
-    from . import language_runs
+    from .studies.signature_lm import language_runs
 
     if "setups" in parameters:
         names = ("arms", "model", "instances", "seed", "pilot", "alpha", "block")

@@ -215,7 +215,7 @@ def language_whole(running_model_server, following, tmp_path_factory):
 
     Of the trials without thoughts more than nine in ten answer too early.
     """
-    from gemlab import language_runs
+    from gemlab.studies.signature_lm import language_runs
 
     running_model_server.reset()
     running_model_server.answers = [following(early=0.5)]

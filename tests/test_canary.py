@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gemlab import backends, canary, canary_plots
+from gemlab import backends
 from gemlab.measure import metrics
 from gemlab.runs import trials
+from gemlab.studies import canary, canary_plots
 
 
 def rows(mean, n, seed, served="m"):

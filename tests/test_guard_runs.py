@@ -5,10 +5,11 @@ import json
 import pytest
 from gemlab.replay.firing.importers import Run
 
-from gemlab import batch, experiment, guard_runs
+from gemlab import batch, experiment
 from gemlab.guards.rounds import Round
 from gemlab.measure import figures
-from gemlab.replay.firing import sweep_figures, firing, thresholds
+from gemlab.replay.firing import firing, sweep_figures, thresholds
+from gemlab.studies import guard_runs
 
 NUDGE = {"kind": "nudge", "reason": "repeated_call", "text": "x", "call": 0, "place": "response"}
 

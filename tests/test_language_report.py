@@ -8,12 +8,12 @@ import re
 
 import pytest
 
-from gemlab import language_plots, language_report, language_runs
 from gemlab.backends import language
-from gemlab.language_runs import Run, Setup
-from gemlab.language_speed import Rates
 from gemlab.measure import metrics
 from gemlab.runs import blocks
+from gemlab.studies.signature_lm import language_plots, language_report, language_runs
+from gemlab.studies.signature_lm.language_runs import Run, Setup
+from gemlab.studies.signature_lm.language_speed import Rates
 
 MODEL = "gemini-2.5-flash"
 NAMES = ["preserve", "strip", "neutral", "placebo", "none"]

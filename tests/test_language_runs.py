@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gemlab import language_report, language_runs
 from gemlab.emulator.minds.runtimes import RuntimeUnavailable
-from gemlab.language_runs import Setup
-from gemlab.language_speed import Rates
 from gemlab.runs import blocks, donors, trace
+from gemlab.studies.signature_lm import language_report, language_runs
+from gemlab.studies.signature_lm.language_runs import Setup
+from gemlab.studies.signature_lm.language_speed import Rates
 
 MODEL = "gemini-2.5-flash"
 ARMS = ["preserve", "strip", "neutral", "placebo", {"name": "none", "thinking": "off"}]

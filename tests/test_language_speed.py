@@ -8,9 +8,9 @@ import types
 
 import pytest
 
-from gemlab import language_speed
 from gemlab.emulator.minds.runtimes import Runtime, RuntimeUnavailable
-from gemlab.language_speed import Rates
+from gemlab.studies.signature_lm import language_speed
+from gemlab.studies.signature_lm.language_speed import Rates
 
 
 @pytest.fixture

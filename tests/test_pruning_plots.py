@@ -3,9 +3,10 @@ import math
 import pytest
 from matplotlib.colors import to_rgb
 
-from gemlab import backends, pruning_plots
+from gemlab import backends
 from gemlab.measure import figures, report
 from gemlab.runs import trials
+from gemlab.studies import pruning_plots
 
 ARMS = [
     {"name": "all", "guard": "off"},

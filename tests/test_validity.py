@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemlab import resilience, validity
 from gemlab.runs import trials
+from gemlab.studies import resilience, validity
 
 
 def pool(shift, n=200, seed=1):

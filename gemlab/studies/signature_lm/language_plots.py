@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from ...measure.figures import _FAINT, BLUE, GREY, RED, SKY, STYLE, _figure
 from .language_report import e_text
-from .measure.figures import _FAINT, BLUE, GREY, RED, SKY, STYLE, _figure
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,10 +10,10 @@ import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from .agent import pruning
-from .measure import figures
-from .measure.figures import BLUE, GREEN, ORANGE, RED, SKY
-from .measure.report import Results
+from ..agent import pruning
+from ..measure import figures
+from ..measure.figures import BLUE, GREEN, ORANGE, RED, SKY
+from ..measure.report import Results
 
 if TYPE_CHECKING:
     import pandas as pd

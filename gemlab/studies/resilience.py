@@ -12,12 +12,12 @@ import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from . import backends
-from .agent.trial import Spec
-from .emulator import faults
-from .measure import figures
-from .measure.report import Results
-from .runs import trials
+from .. import backends
+from ..agent.trial import Spec
+from ..emulator import faults
+from ..measure import figures
+from ..measure.report import Results
+from ..runs import trials
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import backends, stats
-from .backends import Backend
-from .measure import metrics, tables
-from .runs import trials
-from .wire import answers
-from .wire import contents as wire
+from .. import backends, stats
+from ..backends import Backend
+from ..measure import metrics, tables
+from ..runs import trials
+from ..wire import answers
+from ..wire import contents as wire
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ def backend(name: str, loop: float, repeat: float = 0.15) -> Backend:
     """
     if name != "sim":
         return backends.get(name)
-    from .emulator.minds.scripted import Parameters
+    from ..emulator.minds.scripted import Parameters
 
     prone = Parameters(repeat=repeat, quit=0.0, lose_thread=0.0, loop=loop)
     return backends.simulated(backends.emulator(parameters=prone))

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .backends import language
-from .runs import blocks, donors, trials
-from .runs.blocks import Evidence
+from ...backends import language
+from ...runs import blocks, donors, trials
+from ...runs.blocks import Evidence
 
 if TYPE_CHECKING:
-    from .backends import Backend
-    from .emulator.minds.runtimes import Runtime
+    from ...backends import Backend
+    from ...emulator.minds.runtimes import Runtime
 
 # The pilot's instances must not be the runs': its seed lies this far from theirs.
 _PILOT_SEED = 500
@@ -55,8 +55,8 @@ class Run:
 
 def setups(values: Sequence[dict[str, str]]) -> list[Setup]:
     """Return set-ups from their JSON form; raises ValueError for unknown tasks and prompts, none, and one twice."""
-    from . import tasks
-    from .emulator.minds import prompts
+    from ... import tasks
+    from ...emulator.minds import prompts
 
     made = []
     for value in values:
@@ -178,7 +178,7 @@ def _donors(
 
 def _some_ran(traces: Sequence[dict[str, Any]]) -> None:
     """Raise RuntimeUnavailable where every trial failed: the next ones would wait and fail as well."""
-    from .emulator.minds.runtimes import RuntimeUnavailable
+    from ...emulator.minds.runtimes import RuntimeUnavailable
 
     if all(t["outcome"] == "failed" for t in traces):
         raise RuntimeUnavailable(f"every trial failed: {traces[0]['detail']}")

@@ -16,10 +16,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from . import backends, stats
-from .emulator.minds.scripted import Parameters
-from .measure import figures, metrics
-from .runs import trials
+from .. import backends, stats
+from ..emulator.minds.scripted import Parameters
+from ..measure import figures, metrics
+from ..runs import trials
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats as scipy_stats
 
-from . import backends, stats
-from .measure import metrics
-from .runs import trace, trials
+from .. import backends, stats
+from ..measure import metrics
+from ..runs import trace, trials
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .emulator.minds.runtimes import Completion, Runtime
-from .runs import trials
+from ...emulator.minds.runtimes import Completion, Runtime
+from ...runs import trials
 
 _WORDS = (
     "river",

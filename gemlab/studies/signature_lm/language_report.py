@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...measure import metrics, report, tables
+from ...runs.blocks import Evidence
+from ...wire import contents as wire
 from .language_runs import Run
-from .measure import metrics, report, tables
-from .runs.blocks import Evidence
-from .wire import contents as wire
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,9 +133,9 @@ def speed_text(found: dict[str, float]) -> str:
 
 def last_prompt(one: Run, arm: str) -> str:
     """Return what the model was shown last in the first trial of an arm, its conversation alone."""
-    from .emulator.minds import prompts, view
-    from .runs import trace
-    from .wire import families
+    from ...emulator.minds import prompts, view
+    from ...runs import trace
+    from ...wire import families
 
     traces = [t for t in one.traces if t["arm"]["name"] == arm]
     found = min(traces, key=lambda t: t["instance"])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from . import backends
-from .measure import figures
+from .. import backends
+from ..measure import figures
 
 if TYPE_CHECKING:
     import pandas as pd
