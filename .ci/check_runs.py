@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from gemlab import experiment
+from gemlab.app import experiments
 
 FILES = ("notebook.ipynb", "report.html", "trials.jsonl", "summary.json", "estimates.png", "outcomes.png")
 
@@ -14,7 +14,7 @@ FILES = ("notebook.ipynb", "report.html", "trials.jsonl", "summary.json", "estim
 def main(ab: Path, strict: Path) -> int:
     for run in (ab, strict):
         missing = [name for name in FILES if not (run / name).stat().st_size]
-        assert not missing and experiment.is_done(run), f"{run} is not complete: {missing}"
+        assert not missing and experiments.is_done(run), f"{run} is not complete: {missing}"
     loose, hard = (json.loads((run / "summary.json").read_text("utf-8")) for run in (ab, strict))
     assert any("not Gemini" in note for note in loose["notes"] + hard["notes"])
     assert loose["arms"]["strip"]["outcomes"]["refused"] == 0

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gemlab import experiment
+from gemlab.app import experiments
 
 MOST_CODE_CELLS, MOST_LINES = 14, 20
 
@@ -21,8 +21,8 @@ def notebook_problems(path: Path) -> list[str]:
     if len(code) > MOST_CODE_CELLS or any(len(c["source"]) > MOST_LINES for c in code):
         found.append(f"{path}: over {MOST_CODE_CELLS} code cells, or one over {MOST_LINES} lines")
     try:
-        experiment.defaults(path)
-    except experiment.BadInput as error:
+        experiments.defaults(path)
+    except experiments.BadInput as error:
         found.append(str(error))
     return found
 

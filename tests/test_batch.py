@@ -7,8 +7,8 @@ import json
 import nbformat
 import pytest
 
-from gemlab import batch, experiment
-from gemlab.experiment import BadInput, Experiment
+from gemlab.app import experiments, notebooks
+from gemlab.app.experiments import BadInput, Experiment
 
 END = 'open(out + "/summary.json", "w").write("{}")'
 
@@ -24,9 +24,9 @@ def tiny(tmp_path, *cells, parameters='out: str = ""\nx: int = 1'):
 
 def test_the_notebook_gets_its_parameters_and_its_folder(tmp_path, capfd):
     tested = tiny(tmp_path, "import os; print(x, os.getcwd())", END)
-    where = batch.run(tested, batch.prepare(tested, {"x": 7}, False), str(tmp_path / "run"))
+    where = notebooks.run(tested, notebooks.prepare(tested, {"x": 7}, False), str(tmp_path / "run"))
     assert capfd.readouterr().out.strip() == f"7 {where}"
-    assert experiment.is_done(where) and "<html" in (where / "report.html").read_text()
+    assert experiments.is_done(where) and "<html" in (where / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -41,29 +41,29 @@ def test_the_notebook_gets_its_parameters_and_its_folder(tmp_path, capfd):
 )
 def test_a_notebook_that_does_not_end_is_a_failed_run(tmp_path, cells, words):
     tested = tiny(tmp_path, *cells)
-    with pytest.raises(batch.RunFailed, match=words) as failed:
-        batch.run(tested, {"x": 1}, str(tmp_path / "run"))
+    with pytest.raises(notebooks.RunFailed, match=words) as failed:
+        notebooks.run(tested, {"x": 1}, str(tmp_path / "run"))
     assert f"--out {tmp_path / 'run'}" in str(failed.value) and "\n" not in str(failed.value)
-    assert not experiment.is_done(tmp_path / "run") and not (tmp_path / "run" / "report.html").exists()
+    assert not experiments.is_done(tmp_path / "run") and not (tmp_path / "run" / "report.html").exists()
 
 
 def test_files_among_the_parameters_are_found_from_where_the_user_stands(tmp_path, monkeypatch):
     tested = tiny(tmp_path, END, parameters='out: str = ""\ntraces: list = []\nday_file: str = ""')
     (tmp_path / "a.jsonl").touch()
     monkeypatch.chdir(tmp_path)
-    found = batch.prepare(tested, {"traces": ["a.jsonl"], "day_file": "a.jsonl"}, False)
+    found = notebooks.prepare(tested, {"traces": ["a.jsonl"], "day_file": "a.jsonl"}, False)
     assert found["traces"] == [str(tmp_path / "a.jsonl")] and found["day_file"] == str(tmp_path / "a.jsonl")
     with pytest.raises(BadInput, match="gone"):
-        batch.prepare(tested, {"traces": ["gone"]}, False)
+        notebooks.prepare(tested, {"traces": ["gone"]}, False)
 
 
 def ab(tmp_path, **given):
-    chosen = experiment.load("signature_ab")
-    return chosen, batch.prepare(chosen, {"instances": 3, **given}, False, str(tmp_path / "run"))
+    chosen = experiments.load("signature_ab")
+    return chosen, notebooks.prepare(chosen, {"instances": 3, **given}, False, str(tmp_path / "run"))
 
 
 def test_a_small_run_leaves_everything_and_goes_on_where_it_stopped(tmp_path):
-    where = batch.run(*ab(tmp_path), str(tmp_path / "run"))
+    where = notebooks.run(*ab(tmp_path), str(tmp_path / "run"))
     lines = (where / "trials.jsonl").read_text().splitlines(keepends=True)
     summary = json.loads((where / "summary.json").read_text())
     assert len(lines) == 6 and summary["arms"]["strip"]["trials"] == 3
@@ -72,7 +72,7 @@ def test_a_small_run_leaves_everything_and_goes_on_where_it_stopped(tmp_path):
     # As after a kill: a lost summary, two trials missing, one line cut.
     (where / "summary.json").unlink()
     (where / "trials.jsonl").write_text("".join(lines[:3]) + lines[3][:50])
-    batch.run(*ab(tmp_path), str(where))
+    notebooks.run(*ab(tmp_path), str(where))
     again = json.loads((where / "summary.json").read_text())
     assert again == summary
     assert (where / "trials.jsonl").read_text().startswith("".join(lines[:3]))
@@ -122,9 +122,9 @@ SETUPS = [{"task": "ecpm-handles", "prompt": "worked"}, {"task": "ecpm-handles",
 
 
 def lm(tmp_path, model_server, **given):
-    chosen = experiment.load("signature_lm")
+    chosen = experiments.load("signature_lm")
     backend = f"openai:{model_server.url}#small"
-    return chosen, batch.prepare(
+    return chosen, notebooks.prepare(
         chosen, {"backend": backend, "setups": SETUPS, **SMALL, **given}, False, str(tmp_path / "run")
     )
 
@@ -186,7 +186,7 @@ def test_the_experiment_on_a_language_model_runs_goes_on_and_says_who_was_measur
     follow = following(early=1.0)
     free = "one, two, three"
     model_server.answers = [lambda body: follow(body) if "response_format" in body else free]
-    where = batch.run(*lm(tmp_path, model_server), str(tmp_path / "run"))
+    where = notebooks.run(*lm(tmp_path, model_server), str(tmp_path / "run"))
     summary = json.loads((where / "summary.json").read_text())
     counts = {(s["prompt"], s["arm"]): (s["completed"], s["trials"], s["only_control"]) for s in summary["setups"]}
     arms = ["preserve", "strip", "placebo", "neutral", "none", "pruned", "dummy"]
@@ -212,7 +212,7 @@ def test_the_experiment_on_a_language_model_runs_goes_on_and_says_who_was_measur
     path.write_text("".join(lines[:-3]) + lines[-3][:50])
     (where / "summary.json").unlink()
     model_server.asked.clear()
-    batch.run(*lm(tmp_path, model_server), str(where))
+    notebooks.run(*lm(tmp_path, model_server), str(where))
     again = json.loads((where / "summary.json").read_text())
     assert again["setups"] == summary["setups"] and again["notes"] == summary["notes"] and again["speed"] == {}
     assert len([a for a in model_server.asked if "response_format" in a]) <= 3 * 5

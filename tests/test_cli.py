@@ -11,7 +11,7 @@ import pytest
 
 def gemlab(*words, **environment):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("GEMINI_", "GOOGLE_"))}
-    command = [sys.executable, "-c", "from gemlab.cli import main; main()", *words]
+    command = [sys.executable, "-c", "from gemlab.app.cli import main; main()", *words]
     return subprocess.run(command, capture_output=True, text=True, env={**clean, **environment}, timeout=120)
 
 

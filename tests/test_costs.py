@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gemlab import costs
+from gemlab.app import costs
 from gemlab.runs import trials
 
 

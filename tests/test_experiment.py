@@ -7,8 +7,8 @@ import json
 import nbformat
 import pytest
 
-from gemlab import experiment
-from gemlab.experiment import BadInput
+from gemlab.app import experiments
+from gemlab.app.experiments import BadInput
 
 LITERALS = 'name: str = "x"\ncount: int = 3\nratio: float = 0.5\nflag: bool = True\narms: list = ["a"]\nnone = None'
 
@@ -25,7 +25,7 @@ def small(tmp_path):
 
 
 def test_defaults_are_the_literals_of_the_parameters_cell(small):
-    assert experiment.defaults(small) == {
+    assert experiments.defaults(small) == {
         "name": "x", "count": 3, "ratio": 0.5, "flag": True, "arms": ["a"], "none": None,
     }  # fmt: skip
 
@@ -35,14 +35,14 @@ def test_defaults_are_the_literals_of_the_parameters_cell(small):
 )
 def test_no_cell_two_cells_and_derived_values_are_refused(tmp_path, cells):
     with pytest.raises(BadInput):
-        experiment.defaults(notebook(tmp_path / "bad.ipynb", *cells))
+        experiments.defaults(notebook(tmp_path / "bad.ipynb", *cells))
 
 
 def test_what_is_no_notebook_is_refused(tmp_path):
     (tmp_path / "x.ipynb").write_text("{")
     for path in (tmp_path / "x.ipynb", tmp_path / "missing.ipynb"):
         with pytest.raises(BadInput, match="not a notebook"):
-            experiment.defaults(path)
+            experiments.defaults(path)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_what_is_no_notebook_is_refused(tmp_path):
 )
 def test_names_types_and_values_are_checked(small, given, words):
     with pytest.raises(BadInput, match=words):
-        experiment.checked(given, small)
+        experiments.checked(given, small)
 
 
 def test_given_values_overlay_the_defaults_and_a_whole_number_serves_as_number(small):
-    found = experiment.checked({"ratio": 2, "none": {"a": [1]}}, small)
+    found = experiments.checked({"ratio": 2, "none": {"a": [1]}}, small)
     assert (found["ratio"], found["none"], found["count"]) == (2, {"a": [1]}, 3)
 
 
@@ -84,21 +84,21 @@ def test_given_values_overlay_the_defaults_and_a_whole_number_serves_as_number(s
     ],
 )
 def test_values_from_the_command_line(small, text, value):
-    assert experiment.override(text, experiment.defaults(small))[1] == value
+    assert experiments.override(text, experiments.defaults(small))[1] == value
 
 
 def test_a_value_without_a_sign_is_refused(small):
     with pytest.raises(BadInput, match="key=value"):
-        experiment.override("count", experiment.defaults(small))
+        experiments.override("count", experiments.defaults(small))
 
 
 def test_experiments_are_found_by_name_and_by_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shipped = experiment.load("signature_ab")
+    shipped = experiments.load("signature_ab")
     assert shipped.notebook.name == "signature_ab.ipynb" and shipped.parameters["arms"] == ["preserve", "strip"]
     notebook(tmp_path / "own.ipynb", LITERALS)
     (tmp_path / "own.toml").write_text('notebook = "own.ipynb"\n[parameters]\ncount = 9\n')
-    assert experiment.load("own.toml").parameters == {"count": 9}
+    assert experiments.load("own.toml").parameters == {"count": 9}
 
 
 @pytest.mark.parametrize(
@@ -113,24 +113,24 @@ def test_experiments_are_found_by_name_and_by_path(tmp_path, monkeypatch):
 def test_broken_experiment_files_are_refused(tmp_path, text, words):
     (tmp_path / "e.toml").write_text(text)
     with pytest.raises(BadInput, match=words):
-        experiment.load(str(tmp_path / "e.toml"))
+        experiments.load(str(tmp_path / "e.toml"))
 
 
 def test_an_unknown_experiment_names_the_known_ones():
     with pytest.raises(BadInput, match="signature_ab, signature_lm, signature_strict"):
-        experiment.load("nope")
+        experiments.load("nope")
 
 
 def test_run_folders_do_not_collide(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, second = experiment.folder("", "x"), experiment.folder("", "x")
+    first, second = experiments.folder("", "x"), experiments.folder("", "x")
     assert first != second and first.is_absolute() and first.parent == tmp_path / "runs" / "x"
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot write"):
-        experiment.folder(tmp_path / "file", "x")
+        experiments.folder(tmp_path / "file", "x")
 
 
 def executed(count, outputs=()):
@@ -152,4 +152,4 @@ def test_a_run_is_done_only_with_its_summary_and_its_last_cell(tmp_path, noteboo
     (tmp_path / "notebook.ipynb").write_text(json.dumps(notebook))
     if summary is not None:
         (tmp_path / "summary.json").write_text(summary)
-    assert experiment.is_done(tmp_path) is done
+    assert experiments.is_done(tmp_path) is done

@@ -5,7 +5,7 @@ import json
 import pytest
 from gemlab.replay.firing.importers import Run
 
-from gemlab import batch, experiment
+from gemlab.app import experiments, notebooks
 from gemlab.guards.rounds import Round
 from gemlab.measure import figures
 from gemlab.replay.firing import firing, sweep_figures, thresholds
@@ -98,10 +98,10 @@ def test_figures_of_sets_with_and_without_anything_to_show(tmp_path, labelled):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["guard_thresholds", "guard_ab"])
 def test_the_notebooks_run_headless_with_figures_and_without_widgets(name, tmp_path):
-    chosen = experiment.load(name)
-    parameters = batch.prepare(chosen, {"instances": 6}, False, str(tmp_path / "out"))
-    where = batch.run(chosen, parameters, str(tmp_path / "out"))
-    assert experiment.is_done(where)
+    chosen = experiments.load(name)
+    parameters = notebooks.prepare(chosen, {"instances": 6}, False, str(tmp_path / "out"))
+    where = notebooks.run(chosen, parameters, str(tmp_path / "out"))
+    assert experiments.is_done(where)
     cells = json.loads((where / "notebook.ipynb").read_text("utf-8"))["cells"]
     outputs = [o for c in cells if c["cell_type"] == "code" for o in c["outputs"]]
     kinds = [kind for o in outputs for kind in o.get("data", {})]

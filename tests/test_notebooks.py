@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gemlab import experiment
+from gemlab.app import experiments
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -21,12 +21,12 @@ def test_notebooks_are_stripped_thin_and_parameterised(path):
     assert len(code) <= 14 and all(len(c["source"]) <= 20 for c in code)
     assert book["metadata"]["kernelspec"]["name"] == "python3"
     assert book["cells"][0]["cell_type"] == "markdown" and "?" in book["cells"][0]["source"][0]
-    assert "out" in experiment.defaults(path)
+    assert "out" in experiments.defaults(path)
 
 
-@pytest.mark.parametrize("name", experiment.known())
+@pytest.mark.parametrize("name", experiments.known())
 def test_every_experiment_sets_parameters_that_its_notebook_has(name):
-    chosen = experiment.load(name)
-    checked = experiment.checked(chosen.parameters, chosen.notebook)
+    chosen = experiments.load(name)
+    checked = experiments.checked(chosen.parameters, chosen.notebook)
     assert {"backend", "model", "seed", "out"} <= set(checked) and {"task", "setups"} & set(checked)
     assert checked["name"] == name

@@ -12,8 +12,8 @@ import sys
 import httpx2
 import pytest
 
-from gemlab import serving
-from gemlab.experiment import BadInput
+from gemlab.app import serving
+from gemlab.app.experiments import BadInput
 from gemlab.wire import families
 
 ASK = {"contents": [{"parts": [{"text": "q"}]}], "tools": [{"functionDeclarations": [{"name": "own"}]}]}
@@ -29,7 +29,7 @@ def test_it_serves_on_loopback_says_how_to_reach_it_records_and_stops_on_interru
     command = [
         sys.executable,
         "-c",
-        "from gemlab.cli import main; main()",
+        "from gemlab.app.cli import main; main()",
         "serve",
         "--port",
         "0",

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from gemlab import cli, sweeping
-from gemlab.experiment import BadInput
+from gemlab.app import cli, sweeping
+from gemlab.app.experiments import BadInput
 
 
 def line(ident, results, success, end=None):

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import backends
-from .agent import history
-from .agent.trial import Spec
-from .measure import metrics
-from .runs import trials
-from .wire import families
+from .. import backends
+from ..agent import history
+from ..agent.trial import Spec
+from ..measure import metrics
+from ..runs import trials
+from ..wire import families
 
 # The scripted model thinks in about 40 tokens an answer; recorded Gemini answers run to a few hundred.
 THOUGHTS_PER_REQUEST = 300

@@ -38,16 +38,16 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", help="spend what the estimate says")] = False,
 ) -> None:
     """Run an experiment and leave its table, figures, traces and report in one folder."""
-    from . import batch, experiment
-    from .measure import tables
+    from ..measure import tables
+    from . import experiments, notebooks
 
-    chosen = experiment.load(name)
-    known = experiment.defaults(chosen.notebook)
-    given = dict(experiment.override(text, known) for text in parameter or [])
+    chosen = experiments.load(name)
+    known = experiments.defaults(chosen.notebook)
+    given = dict(experiments.override(text, known) for text in parameter or [])
     if backend:
         given["backend"] = backend
-    parameters = batch.prepare(chosen, given, yes, out)
-    where = batch.run(chosen, parameters, out)
+    parameters = notebooks.prepare(chosen, given, yes, out)
+    where = notebooks.run(chosen, parameters, out)
     summary = json.loads((where / "summary.json").read_text("utf-8"))
     if "arms" in summary:
         print(f"\n{tables.text(tables.arms(summary))}")
@@ -83,16 +83,16 @@ def show(
     """Show trials step by step: calls, signatures sent back, guards, refusals."""
     from pathlib import Path
 
-    from . import experiment
-    from .measure import timeline
-    from .runs import trace
+    from ..measure import timeline
+    from ..runs import trace
+    from . import experiments
 
     found = [t for t in trace.read(Path(traces)) if t["trial"].startswith(trial)]
     if not found:
-        raise experiment.BadInput(f"{traces}: no trial that begins with {trial!r}")
+        raise experiments.BadInput(f"{traces}: no trial that begins with {trial!r}")
     print("\n\n".join(timeline.text(one) for one in found))
     if png:
-        from .measure import figures
+        from ..measure import figures
 
         figures.save(figures.timeline(found[0]), Path(png))
 
@@ -118,7 +118,7 @@ def model(
     import shlex
     import signal
 
-    from .backends import weights
+    from ..backends import weights
 
     if not name:
         print(f"{weights.listing()}\n\nAny other GGUF file serves as well: --backend gguf:FILE")
@@ -159,10 +159,11 @@ def main() -> None:
 
 def _exit_code(error: Exception) -> int | None:
     """Return the exit code of an error that is the user's or the run's, None for one that is ours."""
-    from . import backends, batch, experiment
-    from .backends import weights
-    from .runs import trace
+    from .. import backends
+    from ..backends import weights
+    from ..runs import trace
+    from . import experiments, notebooks
 
-    if isinstance(error, experiment.BadInput | backends.NoKey | trace.TraceError):
+    if isinstance(error, experiments.BadInput | backends.NoKey | trace.TraceError):
         return 2
-    return 1 if isinstance(error, batch.RunFailed | weights.FetchFailed | OSError) else None
+    return 1 if isinstance(error, notebooks.RunFailed | weights.FetchFailed | OSError) else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .experiment import BadInput, folder
-from .measure import tables
-from .replay import firing, importers, thresholds
+from ..measure import tables
+from ..replay import firing, importers, thresholds
+from .experiments import BadInput, folder
 
 
 def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: str) -> str:
@@ -32,8 +32,8 @@ def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: st
         raise BadInput(str(error)) from None
     where = folder(out, "sweep")
     rows.to_csv(where / "sweep.csv", index=False)
-    from .measure import figures
-    from .replay import sweep_figures
+    from ..measure import figures
+    from ..replay import sweep_figures
 
     kind = thresholds.target(fires)
     figures.save(sweep_figures.frontier(rows, choices, kind, tolerance), where / "sweep.png")

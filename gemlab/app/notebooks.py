@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import backends, costs
-from .backends import language
-from .experiment import BadInput, Experiment, checked, folder, is_done
-from .runs import trials
-from .wire import families
+from .. import backends
+from ..backends import language
+from ..runs import trials
+from ..wire import families
+from . import costs
+from .experiments import BadInput, Experiment, checked, folder, is_done
 
 # A cell may run for a day; a kernel that is not up after two minutes will not come.
 _CELL_TIMEOUT, _START_TIMEOUT = 24 * 3600, 120
@@ -63,7 +64,7 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
 
 def _check_setups(parameters: Mapping[str, Any], out: str) -> None:
     """Check what a language model will be asked, where a notebook has set-ups; raises ValueError."""
-    from .studies.signature_lm import language_runs
+    from ..studies.signature_lm import language_runs
 
     if "setups" in parameters:
         names = ("arms", "model", "instances", "seed", "pilot", "alpha", "block")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .experiment import BadInput
-from .wire import families
+from ..wire import families
+from .experiments import BadInput
 
 HOST = "127.0.0.1"
 # An open stream may go on for this many seconds after Ctrl-C.
@@ -39,9 +39,9 @@ def build(model: str, profiles: Sequence[str] = (), faults: str = "", record: st
     `profiles`: a model id that serves every request, or FIELD=VALUE for an unsettled point of `families.Profile`.
     Raises BadInput.
     """
-    from . import backends
-    from .emulator import faults as faulty
-    from .emulator.recording import Recording
+    from .. import backends
+    from ..emulator import faults as faulty
+    from ..emulator.recording import Recording
 
     routes, switches = _profiles(profiles)
     try:
@@ -101,7 +101,7 @@ def instructions(base: str) -> str:
 
 def _wanted(record: logging.LogRecord) -> bool:
     """Leave out the tracebacks of connections that were cut on purpose."""
-    from .emulator.faults import Cut
+    from ..emulator.faults import Cut
 
     error = record.exc_info[1] if record.exc_info else None
     while isinstance(error, BaseExceptionGroup):
