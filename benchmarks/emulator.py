@@ -35,7 +35,7 @@ MODEL = "gemini-3.6-flash"
 PATH = f"/v1/models/{MODEL}:"
 UNARY, STREAM = f"{PATH}generateContent", f"{PATH}streamGenerateContent?alt=sse"
 AT_ONCE = 16
-SERVER = "import sys; from gemlab import serving; serving.serve(0, 'scripted', [], '', '')"
+SERVER = "import sys; from gemlab.app import serving; serving.serve(0, 'scripted', [], '', '')"
 
 
 @dataclass(frozen=True)

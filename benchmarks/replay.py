@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from gemlab.guards import Guards
-from gemlab.replay.firing import firing, importers
+from gemlab.replay import firing, importers
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -31,7 +31,8 @@ TASK = tasks.get("ecpm")
 # `gemlab serve` as it is, but for the model's slips.
 SERVER = """
 import functools, sys
-from gemlab import backends, serving
+from gemlab import backends
+from gemlab.app import serving
 from gemlab.emulator.minds.scripted import Parameters
 backends.emulator = functools.partial(backends.emulator, parameters=Parameters(0, 0, 0, 0))
 serving.serve(port=0, model="scripted", profiles=[], faults="", record=sys.argv[1])

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from gemlab.replay.firing.importers import Run
 
 from gemlab.app import experiments, notebooks
 from gemlab.guards.rounds import Round
 from gemlab.measure import figures
-from gemlab.replay.firing import firing, sweep_figures, thresholds
+from gemlab.replay import firing, sweep_figures, thresholds
+from gemlab.replay.importers import Run
 from gemlab.studies import guard_runs
 
 NUDGE = {"kind": "nudge", "reason": "repeated_call", "text": "x", "call": 0, "place": "response"}

@@ -18,7 +18,8 @@ MODEL = "gemini-3.6-flash"
 
 # `gemlab serve` as it is, with a model that says what it is asked, many times over.
 SERVER = f"""
-from gemlab import backends, serving
+from gemlab import backends
+from gemlab.app import serving
 from gemlab.emulator.app import create_app
 from gemlab.emulator.minds.view import Reply
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gemlab.replay.firing.firing import NEVER
-from gemlab.replay.firing.importers import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemlab.guards import CostBudget, Guards, TokenBudget, presets
 from gemlab.guards.fingerprints import Identity
 from gemlab.guards.rounds import Round
-from gemlab.replay.firing import firing, importers, thresholds
+from gemlab.replay import firing, importers, thresholds
+from gemlab.replay.firing import NEVER
+from gemlab.replay.importers import Run
 
 # --- the sweep is the live guard ----------------------------------------------------------------------------
 

@@ -6,14 +6,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from gemlab.replay.firing.importers.base import Run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends
 from gemlab.agent import loop
 from gemlab.guards.rounds import Round
-from gemlab.replay.firing import importers
+from gemlab.replay import importers
+from gemlab.replay.importers.base import Run
 from gemlab.runs import trace, trials
 
 

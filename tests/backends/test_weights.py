@@ -218,7 +218,7 @@ def test_an_interruption_leaves_nothing(cache, tmp_path, sent, code):
         "time.sleep(60)\n"
     )
     code_run = (
-        "from gemlab import cli, weights\n"
+        "from gemlab.app import cli\nfrom gemlab.backends import weights\n"
         f"weights._installers = lambda: {{'slow': [{sys.executable!r}, '-c', {installer!r}]}}\n"
         "cli.main()\n"
     )

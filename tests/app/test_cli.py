@@ -66,7 +66,7 @@ def test_a_language_model_s_key_is_shown_nowhere(tmp_path):
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys\nfrom gemlab import cli\n"
+        "import sys\nfrom gemlab.app import cli\n"
         "sys.argv = ['gemlab', '--help']\n"
         "try: cli.main()\nexcept SystemExit: pass\n"
         "print({'google.genai', 'pandas', 'scipy', 'matplotlib', 'papermill', 'starlette'} & set(sys.modules))"

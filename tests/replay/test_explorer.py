@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gemlab.replay.firing.explorer import Explorer, Setting
-from gemlab.replay.firing.explorer_widget import ExplorerWidget
-from gemlab.replay.firing.firing import NEVER
-from gemlab.replay.firing.importers import Run
 
 from gemlab.guards.rounds import Round
-from gemlab.replay.firing import explorer, firing, importers, thresholds
+from gemlab.replay import explorer, firing, importers, thresholds
+from gemlab.replay.explorer import Explorer, Setting
+from gemlab.replay.explorer_widget import ExplorerWidget
+from gemlab.replay.firing import NEVER
+from gemlab.replay.importers import Run
 
 
 def run(ident, results, success, end=None, source="s"):
@@ -138,7 +138,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 def notebook(folder, traces):
-    code = "from gemlab import importers\nfrom gemlab.replay.explorer_widget import ExplorerWidget\n"
+    code = "from gemlab.replay import importers\nfrom gemlab.replay.explorer_widget import ExplorerWidget\n"
     code += f"ExplorerWidget(importers.read([{str(traces)!r}]).runs)"
     cell = {"cell_type": "code", "id": "a", "metadata": {}, "execution_count": None, "outputs": [], "source": code}
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -210,7 +210,7 @@ def _run_cell_until(page, selector, tries=10):
 def test_moving_a_slider_in_jupyterlab_changes_the_figure_and_the_numbers(lab):
     from playwright.sync_api import sync_playwright
 
-    kept = Path(os.environ.get("GEMLAB_ARTEFACTS") or Path(__file__).parent.parent / "runs" / "explorer")
+    kept = Path(os.environ.get("GEMLAB_ARTEFACTS") or Path(__file__).parents[2] / "runs" / "explorer")
     kept.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -10,7 +10,7 @@ from gemlab.emulator.minds.scripted import Parameters
 from gemlab.measure import metrics
 from gemlab.runs import trials
 
-SCRIPT = Path(__file__).resolve().parent.parent / "experiments" / "calibrate.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "experiments" / "calibrate.py"
 TARGETS = {"preserve": (0.9, 0.3), "strip": (0.6, 1.4)}
 
 
