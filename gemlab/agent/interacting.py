@@ -8,14 +8,12 @@ the contents that the steps stand for, so that metrics and checkers read it like
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..backends import Settings
 from ..wire import answers, interaction_steps
 from ..wire import contents as wire
 from .trial import Arm, Trial
-
-if TYPE_CHECKING:
-    from google.genai import types
 
 STATEFUL, STATELESS = "server_state", "server_state_stateless"
 NAMES = (STATEFUL, STATELESS)
@@ -31,7 +29,7 @@ def check(arm: Arm) -> None:
             raise ValueError(f"history {arm.history!r} goes with {name} {only!r} alone, not {getattr(arm, name)!r}")
 
 
-def body(trial: Trial, config: types.GenerateContentConfig) -> dict[str, Any]:
+def body(trial: Trial, settings: Settings) -> dict[str, Any]:
     """Return the interaction to create now, with the settings of a generateContent request.
 
     All settings go out every time: they hold for one interaction.
@@ -46,7 +44,7 @@ def body(trial: Trial, config: types.GenerateContentConfig) -> dict[str, Any]:
         for step in (before[index]["steps"] if index in before else interaction_steps.steps([content]))
     ]
     previous = {"previous_interaction_id": before[newest]["id"]} if chained and newest is not None else {}
-    return {"model": trial.model, "input": steps, "store": chained, **_settings(config), **previous}
+    return {"model": trial.model, "input": steps, "store": chained, **_settings(settings), **previous}
 
 
 def _answered(trial: Trial) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -61,15 +59,18 @@ def _answered(trial: Trial) -> Iterator[tuple[int, dict[str, Any]]]:
             yield index, next(one for one in came if answers.of(one).content == content)
 
 
-def _settings(config: types.GenerateContentConfig) -> dict[str, Any]:
-    calling = config.tool_config.function_calling_config if config.tool_config else None
-    choice = {"tool_choice": calling.mode.value.lower()} if calling and calling.mode else {}
-    declared = [d for tool in config.tools or [] for d in tool.function_declarations or []]
+def _settings(settings: Settings) -> dict[str, Any]:
+    choice = {"tool_choice": settings.mode.lower()} if settings.mode != "AUTO" else {}
     return {
-        "system_instruction": config.system_instruction,
+        "system_instruction": settings.system,
         "tools": [
-            {"type": "function", "name": d.name, "description": d.description, "parameters": d.parameters_json_schema}
-            for d in declared
+            {
+                "type": "function",
+                "name": d["name"],
+                "description": d["description"],
+                "parameters": d["parametersJsonSchema"],
+            }
+            for d in settings.declarations
         ],
-        "generation_config": {"seed": config.seed, **choice},
+        "generation_config": {"seed": settings.seed, **choice},
     }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from .. import tasks
-from ..backends import ApiFailure, Backend, Exchange, Refused
+from ..backends import ApiFailure, Backend, Exchange, Refused, Settings
 from ..tasks import Task
 from ..wire import answers, families, interaction_steps
 from ..wire import contents as wire
@@ -19,9 +17,6 @@ from ..wire.families import Pin
 from . import history, interacting, pruning, retry
 from .summaries import Summarise
 from .trial import End, Spec, Trial
-
-if TYPE_CHECKING:
-    from google.genai import types
 
 
 async def ask(backend: Backend, trial: Trial, task: Task, final: bool = False) -> Answer:
@@ -51,9 +46,9 @@ async def _ask(
     backend: Backend, trial: Trial, task: Task, contents: Callable[[], list[Content]], final: bool
 ) -> Answer:
     arm, model = trial.spec.arm, trial.model
-    config = _config(task, trial.spec, len(trial.steps), final)
+    settings = _settings(task, trial.spec, len(trial.steps), final)
     started = time.perf_counter()
-    interaction = interacting.body(trial, config) if arm.history in interacting.NAMES else None
+    interaction = interacting.body(trial, settings) if arm.history in interacting.NAMES else None
     held = contents() if interaction is None else interaction_steps.contents_of(interaction)
     step: dict[str, Any] = {"contents": held, "request": None, "response": None, "failures": [], "model": model}
     trial.steps.append(step)
@@ -61,7 +56,7 @@ async def _ask(
     def send() -> Awaitable[Exchange]:
         if interaction is not None:
             return backend.interact(interaction)
-        return backend.send(model, step["contents"], config, arm.transport == "stream")
+        return backend.send(model, step["contents"], settings, arm.transport == "stream")
 
     def again() -> None:
         if arm.retry == "rebuild":
@@ -155,37 +150,11 @@ def fallback(text: str) -> tuple[str, str]:
 # --- the request's settings ---------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=32)
-def _base_config(name: str) -> types.GenerateContentConfig:
-    """Declare a task's tools once: from callables the SDK would derive them anew for every request."""
-    from google.genai import types
-
-    task = tasks.get(name)
-    declared = [
-        types.FunctionDeclaration(
-            name=d["name"], description=d["description"], parameters_json_schema=d["parametersJsonSchema"]
-        )
-        for d in task.declarations
-    ]
-    return types.GenerateContentConfig(
-        system_instruction=task.system,
-        tools=[types.Tool(function_declarations=declared)],
-        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
-    )
-
-
-def _config(task: Task, spec: Spec, request: int, final: bool) -> types.GenerateContentConfig:
-    """Return the config of one request: a seed of its own (int32), mode NONE for a forced final answer.
+def _settings(task: Task, spec: Spec, request: int, final: bool) -> Settings:
+    """Return the settings of one request: a seed of its own (int32), mode NONE for a forced final answer.
 
     The seed depends on instance, repeat and request number alone, so that all arms get the same ones.
     """
-    from google.genai import types
-
     seed = (spec.seed * 1_000_003 + spec.repeat * 15_485_863 + request * 7_919) % 2**31
-    changes: dict[str, Any] = {"seed": seed}
-    if spec.arm.thinking == "off":
-        changes["thinking_config"] = types.ThinkingConfig(thinking_budget=0)
-    if final:
-        calling = types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.NONE)
-        changes["tool_config"] = types.ToolConfig(function_calling_config=calling)
-    return _base_config(task.name).model_copy(update=changes)
+    mode: Literal["AUTO", "NONE"] = "NONE" if final else "AUTO"
+    return Settings(task.system, task.declarations, seed, spec.arm.thinking != "off", mode)

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from .api import gemini
-from .client import Backend, sdk_client
+from .client import ClientBackend, sdk_client
 from .emulated import embedded, emulator, simulated
-from .seam import NO_KEY, SCRIPTED, ApiFailure, Exchange, NoKey, Refused, Rejected, Unavailable
+from .seam import (
+    API,
+    NO_KEY,
+    SCRIPTED,
+    ApiFailure,
+    Backend,
+    Exchange,
+    NoKey,
+    Refused,
+    Rejected,
+    Settings,
+    Source,
+    Unavailable,
+)
 
 __all__ = [
+    "API",
     "NO_KEY",
     "SCRIPTED",
     "ApiFailure",
     "Backend",
+    "ClientBackend",
     "Exchange",
     "NoKey",
     "Refused",
     "Rejected",
+    "Settings",
+    "Source",
     "Unavailable",
     "embedded",
     "emulator",

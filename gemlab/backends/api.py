@@ -6,12 +6,12 @@ import os
 from urllib.parse import urlsplit
 
 from ..wire.families import DEVELOPER, VERTEX
-from .client import Backend, sdk_client
-from .seam import NO_KEY, NoKey
+from .client import ClientBackend, sdk_client
+from .seam import API, NO_KEY, NoKey, Source
 from .wiretap import Pools
 
 
-def gemini(base_url: str | None = None) -> Backend:
+def gemini(base_url: str | None = None) -> ClientBackend:
     """Return the real API by the SDK's own environment variables; raises NoKey where there is none."""
     vertex = any(
         os.environ.get(name, "").lower() in ("1", "true")
@@ -23,8 +23,9 @@ def gemini(base_url: str | None = None) -> Backend:
     base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL")
     pools = Pools()
     client = sdk_client(pools, **({} if vertex else {"api_key": key}), base_url=base_url)
-    elsewhere = f"answered by {_address(base_url)}, not by Google's own address" if base_url else None
-    return Backend("gemini", client, VERTEX if vertex else DEVELOPER, elsewhere, pools)
+    label = f"answered by {_address(base_url)}, not by Google's own address" if base_url else ""
+    source = Source("elsewhere", label) if base_url else API
+    return ClientBackend("gemini", client, VERTEX if vertex else DEVELOPER, source, pools)
 
 
 def _address(url: str) -> str:

@@ -1,4 +1,4 @@
-"""A backend: a named way to the API through the google-genai client.
+"""The backend that all of ours are: a way to the API through the google-genai client.
 
 The request's contents and the response's body are taken from the wire, so that what a trial keeps is what was
 sent and received, with fields the SDK does not know yet. Headers and keys are never looked at.
@@ -12,33 +12,40 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from .seam import ApiFailure, Exchange, Refused, Rejected, Unavailable
+from .seam import ApiFailure, Exchange, Refused, Rejected, Settings, Source, Unavailable
 from .wiretap import Pools, Recorder, Taken, taking
 
 if TYPE_CHECKING:
     from google import genai
+    from google.genai import types
 
 
-class Backend:
-    """A named way to the API; `simulated` says what a report must say about it."""
+class ClientBackend:
+    """A backend (seam.Backend) through a google-genai client; `pools`: connections to close after a run."""
 
-    def __init__(
-        self, name: str, client: genai.Client, service: str, simulated: str | None, pools: Pools | None = None
-    ):
-        self.name, self.client, self.service, self.simulated, self._pools = name, client, service, simulated, pools
+    def __init__(self, name: str, client: genai.Client, service: str, source: Source, pools: Pools | None = None):
+        self.name, self.client, self.service, self.source, self._pools = name, client, service, source, pools
 
     async def release(self) -> None:
         """Close the connections that this event loop has opened; the next request opens new ones."""
         if self._pools is not None:
             await self._pools.aclose()
 
-    async def send(self, model: str, contents: Sequence[dict[str, Any]], config: Any, stream: bool = False) -> Exchange:
+    async def send(
+        self,
+        model: str,
+        contents: Sequence[dict[str, Any]],
+        settings: Settings | types.GenerateContentConfig,
+        stream: bool = False,
+    ) -> Exchange:
         """Send one generateContent request, or with `stream` one streamGenerateContent; contents go out as they are.
 
-        `config`: a GenerateContentConfig. Raises Refused, Rejected or Unavailable.
+        `settings` may be the SDK's own config, for what Settings does not hold. Raises Refused, Rejected or
+        Unavailable.
         """
         from google.genai import errors, types
 
+        config = _config(settings) if isinstance(settings, Settings) else settings
         # As extra_body the contents reach the wire untouched; through the SDK's types signatures change their
         # base64 alphabet, unknown fields are refused, and a request costs twice the time.
         options = types.HttpOptions(extra_body={"contents": list(contents)})
@@ -91,6 +98,45 @@ class Backend:
         finally:
             taking.reset(token)
         return _exchange(taken, False)
+
+
+_bases: dict[int, tuple[Settings, types.GenerateContentConfig]] = {}
+
+
+def _config(settings: Settings) -> types.GenerateContentConfig:
+    """Return settings in the SDK's types; declarations are put into them once for each set of tools."""
+    from google.genai import types
+
+    key = id(settings.declarations)
+    kept = _bases.get(key)
+    # What is kept holds the declarations, so that no other tuple can get their id.
+    if kept is None or kept[0].declarations is not settings.declarations or kept[0].system != settings.system:
+        if len(_bases) > 64:
+            _bases.clear()
+        kept = _bases[key] = settings, _base(settings)
+    changes: dict[str, Any] = {"seed": settings.seed}
+    if not settings.thinking:
+        changes["thinking_config"] = types.ThinkingConfig(thinking_budget=0)
+    if settings.mode == "NONE":
+        calling = types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.NONE)
+        changes["tool_config"] = types.ToolConfig(function_calling_config=calling)
+    return kept[1].model_copy(update=changes)
+
+
+def _base(settings: Settings) -> types.GenerateContentConfig:
+    from google.genai import types
+
+    declared = [
+        types.FunctionDeclaration(
+            name=d["name"], description=d.get("description"), parameters_json_schema=d["parametersJsonSchema"]
+        )
+        for d in settings.declarations
+    ]
+    return types.GenerateContentConfig(
+        system_instruction=settings.system or None,
+        tools=[types.Tool(function_declarations=declared)] if declared else None,
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
 
 
 def _kind(code: int, body: dict[str, Any]) -> type[ApiFailure]:

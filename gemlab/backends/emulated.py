@@ -7,25 +7,27 @@ from typing import Any
 import httpx2
 
 from ..wire.families import DEVELOPER
-from .client import Backend, sdk_client
+from .client import ClientBackend, sdk_client
 from .inprocess import StreamingASGITransport
-from .seam import SCRIPTED
+from .seam import SCRIPTED, Source
 
 
-def simulated(app: Any = None, transport: httpx2.AsyncBaseTransport | None = None) -> Backend:
+def simulated(
+    app: Any = None, transport: httpx2.AsyncBaseTransport | None = None, source: Source = SCRIPTED
+) -> ClientBackend:
     """Return the embedded emulator as a backend, in-process (no socket); by default with all tasks' plans."""
     if transport is None:
         transport = StreamingASGITransport(app if app is not None else emulator())
-    return embedded("sim", transport, SCRIPTED)
+    return embedded("sim", transport, source)
 
 
-def embedded(name: str, transport: httpx2.AsyncBaseTransport, simulated: str, pools: Any = None) -> Backend:
-    """Return a backend over an emulator's transport; `simulated` says what stands behind it.
+def embedded(name: str, transport: httpx2.AsyncBaseTransport, source: Source, pools: Any = None) -> ClientBackend:
+    """Return a backend over an emulator's transport; `source` says what stands behind it.
 
     `pools`: what holds connections of its own by event loop, closed by its `aclose` when a run is over.
     """
     client = sdk_client(transport, api_key="emulator", base_url="http://emulator")
-    return Backend(name, client, DEVELOPER, simulated, pools)
+    return ClientBackend(name, client, DEVELOPER, source, pools)
 
 
 def emulator(model: str = "scripted", parameters: Any = None, **options: Any) -> Any:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from . import gguf, weights
 from .emulated import embedded
 from .inprocess import StreamingASGITransport
+from .seam import Source
 
 if TYPE_CHECKING:
     from ..emulator.minds.language_model import LanguageModel
     from ..emulator.minds.runtimes import Runtime
-    from .client import Backend
+    from .client import ClientBackend
 
 KNOWN = "gguf:FILE, openai:URL#MODEL"
 PROMPT = "worked"
@@ -50,20 +51,20 @@ def absolute(name: str) -> str:
     return f"gguf:{weights.find(rest)}" if kind == "gguf" else name
 
 
-def backend(name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtime | None = None) -> Backend:
+def backend(name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtime | None = None) -> ClientBackend:
     """Return the emulator with a language model behind it; `runtime`: one that is loaded already.
 
     Raises ValueError for a name, a file or a prompt that cannot be used.
     """
     from ..emulator.app import create_app
 
-    made, told = model(name, prompt, slots, runtime)
-    return embedded(label(name, prompt), StreamingASGITransport(create_app(made)), told, made.runtime)
+    mind, source_ = model(name, prompt, slots, runtime)
+    return embedded(label(name, prompt), StreamingASGITransport(create_app(mind)), source_, mind.runtime)
 
 
 def model(
     name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtime | None = None
-) -> tuple[LanguageModel, str]:
+) -> tuple[LanguageModel, Source]:
     """Return the language model of a backend's name, and what a report has to say of it; raises ValueError."""
     from .. import tasks
     from ..emulator.minds import prompts
@@ -71,8 +72,9 @@ def model(
 
     design = prompts.design(prompt)
     runtime = runtime or open_runtime(name, slots)
-    told = f"{source(name)}, prompt {design.name!r}, temperature {design.temperature}"
-    return LanguageModel(runtime, design, tasks.worked(design.examples)), told
+    told = f"{source(name).label}, prompt {design.name!r}, temperature {design.temperature}"
+    settings = {"prompt": design.name, "temperature": design.temperature}
+    return LanguageModel(runtime, design, tasks.worked(design.examples)), Source("language", told, settings)
 
 
 def open_runtime(name: str, slots: int = SLOTS) -> Runtime:
@@ -83,9 +85,9 @@ def open_runtime(name: str, slots: int = SLOTS) -> Runtime:
     return runtimes.gguf(weights.find(rest), slots) if kind == "gguf" else runtimes.openai(rest)
 
 
-def source(name: str) -> str:
-    """Return what has to stand under every figure: on whom it was measured."""
-    return f"measured on a language model behind the emulator, not on Gemini: {described(name)}"
+def source(name: str) -> Source:
+    """Return who answers behind a backend's name, whatever the prompt."""
+    return Source("language", f"measured on a language model behind the emulator, not on Gemini: {described(name)}")
 
 
 def described(name: str) -> str:

@@ -177,9 +177,8 @@ def signatures(results: Results) -> Figure:
 def caption(figure: Figure, results: Results, extra: str = "") -> None:
     """Write below a figure what every one has to say: whose numbers these are, and how to read them."""
     first = results.traces[0]
-    source = results.simulated or "measured on the real API"
     served = ", ".join(sorted({s for t in results.traces for s in t["served"]})) or "unknown"
-    text = f"{source}\nmodel {first['model']}, served {served} · task {first['task']} · 95% intervals"
+    text = f"{results.source.label}\nmodel {first['model']}, served {served} · task {first['task']} · 95% intervals"
     figure.supxlabel(text + (f" · {extra}" if extra else ""), fontsize=8, color=GREY, x=0.01, ha="left")
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import backends, stats
+from .. import stats
 from ..agent.trial import OUTCOMES
+from ..backends import Source
 from . import metrics, tables
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ _NOTE_SCRIPTED = (
 class Results:
     """A run's traces and what follows from them; shows itself as a table in a notebook."""
 
-    def __init__(self, experiment: str, traces: Sequence[dict[str, Any]], arms: Sequence[str], simulated: str | None):
-        """`arms` in the order to show them, the first being the control; `simulated` is the backend's caveat."""
-        self.experiment, self.traces, self.simulated = experiment, list(traces), simulated
+    def __init__(self, experiment: str, traces: Sequence[dict[str, Any]], arms: Sequence[str], source: Source):
+        """`arms` in the order to show them, the first being the control; `source`: who answered."""
+        self.experiment, self.traces, self.source = experiment, list(traces), source
         self.rows = metrics.frame(self.traces)
         self.arms = list(arms)
 
@@ -123,10 +124,7 @@ class Results:
 
     def notes(self) -> list[str]:
         """Return what has to be read beside the numbers."""
-        elsewhere = (
-            f"{self.simulated[:1].upper()}{self.simulated[1:]}." if self.simulated else "Measured on the real API."
-        )
-        notes = [_NOTE_SCRIPTED if self.simulated == backends.SCRIPTED else elsewhere]
+        notes = [_NOTE_SCRIPTED if self.source.kind == "scripted" else self.source.sentence]
         warnings = sorted({w for t in self.traces for w in t["warnings"]})
         notes += [f"Model pin: {w}." for w in warnings]
         for arm in self.arms:

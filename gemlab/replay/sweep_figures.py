@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from ..backends import Source
 from ..measure.figures import BLUE, GREEN, GREY, ORANGE, RED, SKY, STYLE
 from . import thresholds
 from .firing import ASSUMPTION, NEVER, Fires
@@ -198,7 +199,7 @@ def _dot(axes: Axes, row: Any, value: str, y: float, colour: str) -> None:
     axes.plot([row[value]], [y], "o", color=colour, markersize=5)
 
 
-def arms(rows: pd.DataFrame, simulated: str | None) -> Figure:
+def arms(rows: pd.DataFrame, source: Source) -> Figure:
     """Return what became of the trials of each task by arm: completed with its interval, and requests a trial."""
     names, tasks = list(dict.fromkeys(rows.arm)), list(dict.fromkeys(rows.task))
     palette = dict(zip(names, (GREY, RED, BLUE, SKY, GREEN, ORANGE), strict=False))
@@ -218,7 +219,7 @@ def arms(rows: pd.DataFrame, simulated: str | None) -> Figure:
         right.set_title("Requests a trial")
         handles = [mpl.lines.Line2D([], [], color=palette[n], marker="o", label=n) for n in names]
         figure.legend(handles=handles, loc="outside upper right", ncols=len(names), frameon=False)
-        figure.supxlabel(simulated or "measured on the real API", fontsize=8, color=GREY, x=0.01, ha="left")
+        figure.supxlabel(source.label, fontsize=8, color=GREY, x=0.01, ha="left")
     return figure
 
 

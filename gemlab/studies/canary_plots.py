@@ -34,5 +34,7 @@ def alarms(found: pd.DataFrame, alpha: float) -> Figure:
         axes.set(ylim=(0, 1.04), xlabel="runs since the change", title="Alarm raised by then")
         axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
         axes.margins(x=0.22)
-        figure.supxlabel(f"{backends.SCRIPTED} · 95% intervals", fontsize=8, color=figures.GREY, x=0.01, ha="left")
+        figure.supxlabel(
+            f"{backends.SCRIPTED.label} · 95% intervals", fontsize=8, color=figures.GREY, x=0.01, ha="left"
+        )
     return figure

@@ -114,15 +114,15 @@ def _of(k: int, n: int) -> str:
     return f"{k} of {n}, {tables.percent(k / n, stats.wilson(k, n))}" if n else "–"
 
 
-def reading(rows: pd.DataFrame, simulated: str | None) -> list[str]:
+def reading(rows: pd.DataFrame, source: backends.Source) -> list[str]:
     """Return one sentence a task, and what the numbers stand on."""
     lines = []
     for task, group in rows.groupby("task", sort=False):
         parts = [f"{r.arm} {r.completed:.0%} in {r.requests:.1f} requests" for r in group.itertuples()]
         lines.append(f"{task}: " + ", ".join(parts) + ".")
-    if simulated == backends.SCRIPTED:
+    if source.kind == "scripted":
         lines.append(
-            f"{simulated[0].upper()}{simulated[1:]}. That it loops, and how often it heeds a notice (the same in "
+            f"{source.sentence} That it loops, and how often it heeds a notice (the same in "
             "either place), was put in; what a guard costs the healthy and saves the looping follows from it."
         )
     return lines

@@ -153,7 +153,7 @@ def grid_figure(grid: pd.DataFrame) -> Figure:
                 )  # fmt: skip
             axes.set(title=title, xlabel="assumed effect of lost thoughts (1 = calibrated)")
             axes.spines["left"].set_visible(True)
-        text = f"{backends.SCRIPTED} · lines: factor on what the model does anyway · 95% intervals"
+        text = f"{backends.SCRIPTED.label} · lines: factor on what the model does anyway · 95% intervals"
         figure.supxlabel(text, fontsize=8, color=figures.GREY, x=0.01, ha="left")
     return figure
 

@@ -40,6 +40,6 @@ def test_another_address_than_googles_is_named_without_what_may_be_secret(monkey
     monkeypatch.setenv("GEMINI_API_KEY", "k")
     monkeypatch.delenv("GOOGLE_GENAI_USE_VERTEXAI", raising=False)
     monkeypatch.delenv("GOOGLE_GEMINI_BASE_URL", raising=False)
-    assert backends.gemini().simulated is None
+    assert backends.gemini().source == backends.API
     other = backends.gemini("https://user:secret@proxy.test:8443/path?key=secret")
-    assert other.simulated == "answered by https://proxy.test:8443, not by Google's own address"
+    assert other.source.label == "answered by https://proxy.test:8443, not by Google's own address"

@@ -166,7 +166,7 @@ def test_a_run_names_its_model_everywhere_and_the_key_nowhere(model_server, foll
     assert set(model_server.keys) == {f"Bearer {KEY}"} and KEY not in (tmp_path / "t.jsonl").read_text()
     assert {t["backend"] for t in traces} == {f"{name} prompt=silent"}
     assert {t["outcome"] for t in traces} == {"completed"} and {tuple(t["warnings"]) for t in traces} == {()}
-    results = report.Results("signature_ab", traces, ["preserve", "strip"], backend.simulated)
+    results = report.Results("signature_ab", traces, ["preserve", "strip"], backend.source)
     told = f"easured on a language model behind the emulator, not on Gemini: small (at {model_server.url}, "
     assert f"{told}quantised as it is there), prompt 'silent', temperature 0.7." in results.notes()[0]
     assert f"- M{told}" in results.reading()
@@ -252,7 +252,7 @@ def status(key, path, **body):
 
 hello = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
 print(json.dumps({
-    "rows": rows, "asked": asked, "trials_asked": trials_asked, "told": backend.simulated, "traces": traces,
+    "rows": rows, "asked": asked, "trials_asked": trials_asked, "told": backend.source.label, "traces": traces,
     "long": asyncio.run(long()),
     "listening": [c.laddr.ip for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"],
     "statuses": [status(k, "/chat/completions", **hello) for k in (None, "wrong", runtime._key)],

@@ -24,7 +24,7 @@ def results(tmp_path_factory):
         api = backends.get("sim")
         path = tmp_path_factory.mktemp("runs") / "trials.jsonl"
         traces = trials.run(trials.plan(arms, task, model, 12), api, path, progress=None)
-        made[model] = report.Results("x", traces, arms, api.simulated)
+        made[model] = report.Results("x", traces, arms, api.source)
     return made
 
 
@@ -75,7 +75,7 @@ def test_failed_trials_are_left_out_of_every_rate(loose):
     wrong = [t for t in traces if t["outcome"] != "completed"]
     for t in wrong:
         t["outcome"] = "failed"
-    arms = report.Results("x", traces, loose.arms, None).summary()["arms"]
+    arms = report.Results("x", traces, loose.arms, loose.source).summary()["arms"]
     assert sum(a["outcomes"]["failed"] for a in arms.values()) == len(wrong) > 0
     assert all(a["completion_rate"] == 1.0 for a in arms.values())
 
@@ -84,7 +84,7 @@ def test_a_served_model_other_than_the_requested_one_is_in_table_and_notes(tmp_p
     api = backends.get("sim")
     specs = trials.plan(["preserve"], "ecpm", "gemini-3.5-flash", 2)
     traces = trials.run(specs, api, tmp_path / "t.jsonl", progress=None)
-    routed = report.Results("x", traces, ["preserve"], api.simulated)
+    routed = report.Results("x", traces, ["preserve"], api.source)
     assert "gemini-3.6-flash" in routed.table().loc["preserve", "pin"]
     assert any("asked for gemini-3.5-flash, served by gemini-3.6-flash" in note for note in routed.notes())
     assert all(t["warnings"] for t in traces)

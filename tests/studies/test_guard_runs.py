@@ -68,7 +68,7 @@ def test_the_arms_of_a_small_run(tmp_path):
     assert rows.loc[("dead-end", "off"), "stopped"] > 0 and rows.loc[("dead-end", "default"), "completed"] == 1
     assert rows.loc[("dead-end", "default"), "nudged"] == rows.loc[("dead-end", "off"), "stopped"]
     assert rows.loc[("polling", "default"), "nudged"] == 0 and rows.loc[("polling", "default"), "completed"] == 1
-    figures.save(sweep_figures.arms(rows.reset_index(), api.simulated), tmp_path / "arms.png")
+    figures.save(sweep_figures.arms(rows.reset_index(), api.source), tmp_path / "arms.png")
     # All of it lies on disk: a second call runs nothing.
     assert len(guard_runs.run(["dead-end"], arms, "gemini-2.5-flash", 12, 1, 1, api, tmp_path)) == 24
 

@@ -103,7 +103,7 @@ def turned(one):
         by_instance.setdefault(t["instance"], {})[t["arm"]["name"]] = t["outcome"]
     arms = ["strip", "preserve"]
     evidence = blocks.judge(list(by_instance.values()), arms, block=10)
-    return Run(one.setup, arms, traces, evidence, blocks.threshold(arms), one.told, 1.0, len(traces))
+    return Run(one.setup, arms, traces, evidence, blocks.threshold(arms), one.source, 1.0, len(traces))
 
 
 def test_the_reading_names_the_sign_whichever_it_is(language_whole):
@@ -181,7 +181,7 @@ def test_the_summary_holds_the_rows_the_speed_and_the_notes(language_whole, tmp_
 def test_a_file_s_name_may_hold_spaces(language_whole, tmp_path):
     one = language_whole[1][0]
     traces = [{**t, "backend": "gguf:my model prompt=x.gguf prompt=worked"} for t in one.traces]
-    run_of = Run(one.setup, one.arms, traces, one.evidence, one.threshold, one.told, one.seconds, one.ran)
+    run_of = Run(one.setup, one.arms, traces, one.evidence, one.threshold, one.source, one.seconds, one.ran)
     assert language_report.write(tmp_path / "s.json", "mine", [run_of], {})["backend"] == "gguf:my model prompt=x.gguf"
 
 
@@ -215,7 +215,7 @@ def test_metrics_read_these_traces_like_any_other(language_whole):
 
 
 def test_the_figure_says_who_was_measured_and_colours_by_evidence(language_whole):
-    told = language.source("openai:http://127.0.0.1:9/v1#small")
+    told = language.source("openai:http://127.0.0.1:9/v1#small").label
     figure = language_plots.setups(language_report.frame(language_whole[1]), told)
     left, right = figure.axes
     assert [t.get_text() for t in left.get_yticklabels()] == NAMES * 2

@@ -103,10 +103,10 @@ def test_a_pilot_without_a_completed_trial_leaves_the_placebo_out_and_says_so(mo
 def test_a_server_that_takes_no_schema_is_told_of(model_server, tmp_path):
     model_server.answers = ['{"thought": "no", "answer": "no"}']
     (one,) = run(model_server, tmp_path / "schema", arms=["preserve", "strip"], instances=1)
-    assert "schema" not in one.told
+    assert "schema" not in one.source.label
     model_server.forms = ("json_object", None)
     (one,) = run(model_server, tmp_path / "object", arms=["preserve", "strip"], instances=1)
-    assert one.told.endswith("; its server took no JSON schema, answers came as json_object")
+    assert one.source.label.endswith("; its server took no JSON schema, answers came as json_object")
 
 
 def test_without_a_placebo_among_the_arms_there_is_no_pilot(model_server, following, tmp_path):

@@ -22,7 +22,7 @@ def results(tmp_path_factory):
     specs = trials.plan(ARMS, "chain(6)", "gemini-3.8-flash", 3, seed=2)
     backend = backends.simulated()
     traces = trials.run(specs, backend, tmp_path_factory.mktemp("run") / "t.jsonl", progress=None)
-    return report.Results("test", traces, [a["name"] for a in ARMS], backend.simulated)
+    return report.Results("test", traces, [a["name"] for a in ARMS], backend.source)
 
 
 def test_the_table_has_variant_budget_and_what_came_of_it(results):

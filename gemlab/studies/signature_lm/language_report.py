@@ -32,7 +32,7 @@ def frame(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _rows(one: Run) -> list[dict[str, Any]]:
-    found = report.Results(str(one.setup), one.traces, one.arms, one.told).summary()["arms"]
+    found = report.Results(str(one.setup), one.traces, one.arms, one.source).summary()["arms"]
     rows = []
     for arm in one.arms:
         of, against = found[arm], one.evidence.get(arm)
@@ -165,8 +165,7 @@ def reading(runs: Sequence[Run]) -> list[str]:
         failed = sum(t["outcome"] == "failed" for t in one.traces)
         if failed:
             lines.append(f"{one.setup}: {failed} of {len(one.traces)} trials failed for infrastructure; left out.")
-    told = dict.fromkeys(one.told for one in runs)
-    lines += [f"{text[:1].upper()}{text[1:]}." for text in told]
+    lines += dict.fromkeys(one.source.sentence for one in runs)
     alpha = (len(runs[0].arms) - 1) / runs[0].threshold
     lines.append(
         "Arms were stopped by evidence, so the e-values hold and the intervals only describe; each arm is compared "

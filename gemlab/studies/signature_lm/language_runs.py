@@ -14,7 +14,7 @@ from ...runs import blocks, donors, trials
 from ...runs.blocks import Evidence
 
 if TYPE_CHECKING:
-    from ...backends import Backend
+    from ...backends import Backend, Source
     from ...emulator.minds.runtimes import Runtime
 
 # The pilot's instances must not be the runs': its seed lies this far from theirs.
@@ -38,7 +38,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Run:
-    """What a set-up has given. `arms`: their names, first the control; `told`: the backend's caveat.
+    """What a set-up has given. `arms`: their names, first the control; `source`: who answered.
 
     `seconds`: how long the trials took that were run now, `ran`: how many these were.
     """
@@ -48,7 +48,7 @@ class Run:
     traces: list[dict[str, Any]]
     evidence: dict[str, Evidence]
     threshold: float
-    told: str
+    source: Source
     seconds: float
     ran: int
 
@@ -122,7 +122,8 @@ def run(
         api = language.backend(backend, setup.prompt, slots, runtime)
         one = _run(api, setup, arms, model, instances, seed, folder, slots, pilot, alpha, block)
         if runtime.form != "json_schema":  # nothing kept its answers to the tools' arguments: another experiment
-            one = replace(one, told=f"{one.told}; its server took no JSON schema, answers came as {runtime.form}")
+            label = f"{one.source.label}; its server took no JSON schema, answers came as {runtime.form}"
+            one = replace(one, source=replace(one.source, label=label))
         made.append(one)
     return made
 
@@ -150,7 +151,7 @@ def _run(
     seconds = time.perf_counter() - started
     _some_ran(done.traces)
     ran = max(len(done.traces) - there, 0)
-    return Run(setup, names, done.traces, done.evidence, done.threshold, api.simulated or "", seconds, ran)
+    return Run(setup, names, done.traces, done.evidence, done.threshold, api.source, seconds, ran)
 
 
 def _donors(

@@ -1,0 +1,243 @@
+"""Parts by name: strategies, prunings, guards, rules, tasks, backends, minds, importers, studies.
+
+A part is registered by decorator or call, ours like a user's, and asked for by text: `steps(3)`, `chain(20,turns=4)`,
+`gguf:FILE`. What a name stands for may live in a module that is imported only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class BadInput(ValueError):
+    """Something the user gave cannot be used; the message is one line that says what and why."""
+
+
+# --- names --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Name:
+    """A part's name as written: `base`, and the arguments in it."""
+
+    base: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
+_CALL = re.compile(r"([^\s():]+)\((.*)\)", re.DOTALL)
+_ADDRESS = re.compile(r"([\w-]+):(.*)", re.DOTALL)
+
+
+def parse(text: str) -> Name:
+    """Read `base`, `base(3,turns=2)` or `base:rest`; whole numbers and decimals become numbers, all else is text.
+
+    Raises BadInput for what is none of these.
+    """
+    text = text.strip()
+    call, address = _CALL.fullmatch(text), _ADDRESS.fullmatch(text)
+    if call:
+        args, kwargs = _arguments(call[2], text)
+        return Name(call[1], args, kwargs, text)
+    if address:
+        return Name(address[1], (address[2],), {}, text)
+    if not text or re.search(r"[()]", text):
+        raise BadInput(f"{text!r} is no name: write name, name(argument, key=argument) or name:address")
+    return Name(text, text=text)
+
+
+def _arguments(inside: str, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for piece in inside.split(",") if inside.strip() else ():
+        key, sign, value = piece.partition("=")
+        if not piece.strip() or (sign and not (key.strip().isidentifier() and value.strip())):
+            raise BadInput(f"{text}: an argument is empty or has no name")
+        if sign:
+            kwargs[key.strip()] = _value(value)
+        elif kwargs:
+            raise BadInput(f"{text}: arguments with a name come last")
+        else:
+            args.append(_value(piece))
+    return tuple(args), kwargs
+
+
+def _value(text: str) -> Any:
+    text = text.strip()
+    if re.fullmatch(r"[+-]?\d+", text):
+        return int(text)
+    return float(text) if re.fullmatch(r"[+-]?\d+\.\d*", text) else text
+
+
+# --- parts --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part(Generic[T]):
+    """A registered part: its name, where it came from, and either itself or the module and name to import it from."""
+
+    name: str
+    value: T | None
+    target: str = ""
+    address: bool = False
+
+    def load(self) -> T:
+        """Return the part itself, imported now if it was not yet."""
+        if self.value is not None:
+            return self.value
+        module, _, attribute = self.target.partition(":")
+        return typing.cast(T, getattr(importlib.import_module(module), attribute))
+
+
+class Kind(Generic[T]):
+    """All parts of one kind by name.
+
+    `entry_points`: the group under which installed packages offer parts of this kind.
+    """
+
+    def __init__(self, word: str, entry_points: str):
+        self.word, self.entry_points = word, entry_points
+        self._parts: dict[str, Part[T]] = {}
+        self._offered = False
+        KINDS[word] = self
+
+    def register(self, part: T | None = None, *, name: str = "") -> Any:
+        """Register a part under its own name (`__name__` or `name`) or another; as a decorator or by a call.
+
+        Returns the part. The same definition may come again, as a notebook's cell does; raises BadInput where another
+        part has the name.
+        """
+        if part is None:
+            return lambda later: self.register(later, name=name)
+        chosen = name or getattr(part, "name", "") or getattr(part, "__name__", "")
+        if not isinstance(chosen, str) or not re.fullmatch(r"[^\s():=]+(\([^()]*\))?", chosen):
+            raise BadInput(f"a {self.word} needs a name without spaces, colons and brackets, not {chosen!r}")
+        there = self._parts.get(chosen)
+        if there is not None and _origin(there) != _origin(Part(chosen, part)):
+            raise BadInput(f"there is a {self.word} {chosen!r} already: {_origin(there)}")
+        self._parts[chosen] = Part(chosen, part)
+        return part
+
+    def offer(self, name: str, target: str, address: bool = False) -> None:
+        """Register a part that is imported (`module:name`) when it is asked for; `address`: asked for as `name:…`."""
+        self._parts[name] = Part(name, None, target, address)
+
+    def find(self, text: str) -> tuple[T, Name]:
+        """Return the part that a text names, and the text as read; raises BadInput with the nearest name."""
+        self._take_offers()
+        exact = self._parts.get(text.strip())
+        if exact is not None:
+            return exact.load(), Name(exact.name, text=text.strip())
+        name = parse(text)
+        if name.base not in self._parts:
+            raise BadInput(self._unknown(text))
+        return self._parts[name.base].load(), name
+
+    def __contains__(self, name: str) -> bool:
+        self._take_offers()
+        return name in self._parts
+
+    def names(self) -> list[str]:
+        """Return the names of all parts, ours first, in order of registration."""
+        self._take_offers()
+        return list(self._parts)
+
+    def parts(self) -> Iterator[tuple[str, T]]:
+        """Yield the name and the part itself of each."""
+        for name in self.names():
+            yield name, self._parts[name].load()
+
+    def describe(self) -> dict[str, str]:
+        """Return the first line of each part's docstring by its name with the arguments it takes."""
+        return {self._usage(name, part): first_line(part) for name, part in self.parts()}
+
+    def remove(self, name: str) -> None:
+        """Forget a part, for tests and notebooks; one that is not there is no error."""
+        self._parts.pop(name, None)
+
+    def _usage(self, name: str, part: T) -> str:
+        return f"{name}:…" if self._parts[name].address else getattr(part, "usage", "") or name
+
+    def _unknown(self, text: str) -> str:
+        names = self.names()
+        near = difflib.get_close_matches(parse(text).base, names, 1, 0.6)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"unknown {self.word} {text!r}{hint} Known: {', '.join(names)}".replace("? Known", "? known")
+
+    def _take_offers(self) -> None:
+        """Register what installed packages offer, once; a name that is taken stays ours."""
+        if self._offered:
+            return
+        self._offered = True
+        for point in importlib.metadata.entry_points(group=self.entry_points):
+            if point.name not in self._parts:
+                self.offer(point.name, point.value)
+
+
+KINDS: dict[str, Kind[Any]] = {}
+
+
+def _origin(part: Part[Any]) -> str:
+    if part.value is None:
+        return part.target
+    module = getattr(part.value, "__module__", type(part.value).__module__)
+    return f"{module}.{getattr(part.value, '__qualname__', part.name)}"
+
+
+def first_line(part: Any) -> str:
+    """Return the first line of a part's docstring, empty where it has none of its own."""
+    text = getattr(part, "doc", "") or (part.__doc__ if part.__doc__ != type(part).__doc__ else "") or ""
+    return inspect.cleandoc(text).partition("\n")[0]
+
+
+# --- arguments of parts -------------------------------------------------------------------------------------
+
+
+def bind(function: Callable[..., Any], name: Name, skip: int = 0) -> dict[str, Any]:
+    """Return a name's arguments as keywords of a function, whose first `skip` parameters are not the name's.
+
+    Types are checked where annotated as int, float or str, and bounds where the annotation is `Annotated` with
+    something that has `ge`. Raises BadInput that shows how the name is written.
+    """
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())[skip:]
+    try:
+        bound = signature.replace(parameters=parameters).bind(*name.args, **name.kwargs)
+    except TypeError as error:
+        raise BadInput(f"{name.text}: {error}; written {usage(name.base, function, skip)}") from None
+    hints = typing.get_type_hints(function, include_extras=True)
+    return {key: _checked(name, key, value, hints.get(key)) for key, value in bound.arguments.items()}
+
+
+def usage(name: str, function: Callable[..., Any], skip: int = 0) -> str:
+    """Return how a part with arguments is written: `chain(steps,turns=1)`."""
+    parameters = list(inspect.signature(function).parameters.values())[skip:]
+    shown = [p.name if p.default is p.empty else f"{p.name}={p.default}" for p in parameters]
+    return f"{name}({','.join(shown)})" if shown else name
+
+
+def _checked(name: Name, key: str, value: Any, hint: Any) -> Any:
+    bounds = getattr(hint, "__metadata__", ())
+    kind = typing.get_args(hint)[0] if bounds else hint
+    choices = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+    if choices and value not in choices:
+        raise BadInput(f"{name.text}: {key} is one of {', '.join(map(str, choices))}, not {value}")
+    if kind is int and type(value) is not int:
+        raise BadInput(f"{name.text}: {key} is a whole number, not {value!r}")
+    if kind is float and not isinstance(value, int | float):
+        raise BadInput(f"{name.text}: {key} is a number, not {value!r}")
+    for bound in bounds:
+        if (least := getattr(bound, "ge", None)) is not None and value < least:
+            raise BadInput(f"{name.text}: {key} is at least {least}, not {value}")
+    return str(value) if kind is str else value
