@@ -7,6 +7,7 @@ A part is registered by decorator or call, ours like a user's, and asked for by 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -103,11 +104,12 @@ class Part(Generic[T]):
 class Kind(Generic[T]):
     """All parts of one kind by name.
 
-    `entry_points`: the group under which installed packages offer parts of this kind.
+    `entry_points`: the group under which installed packages offer parts of this kind. `skip`: how many parameters of a
+    part that is a function are not its name's, as the contents of `steps(contents, n)`.
     """
 
-    def __init__(self, word: str, entry_points: str):
-        self.word, self.entry_points = word, entry_points
+    def __init__(self, word: str, entry_points: str, skip: int = 0):
+        self.word, self.entry_points, self.skip = word, entry_points, skip
         self._parts: dict[str, Part[T]] = {}
         self._offered = False
         KINDS[word] = self
@@ -167,13 +169,15 @@ class Kind(Generic[T]):
         self._parts.pop(name, None)
 
     def _usage(self, name: str, part: T) -> str:
-        return f"{name}:…" if self._parts[name].address else getattr(part, "usage", "") or name
+        if self._parts[name].address:
+            return f"{name}:…"
+        return usage(name, part, self.skip) if inspect.isfunction(part) else name
 
     def _unknown(self, text: str) -> str:
         names = self.names()
         near = difflib.get_close_matches(parse(text).base, names, 1, 0.6)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        return f"unknown {self.word} {text!r}{hint} Known: {', '.join(names)}".replace("? Known", "? known")
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        return f"unknown {self.word} {text!r}{hint}; known: {', '.join(names)}"
 
     def _take_offers(self) -> None:
         """Register what installed packages offer, once; a name that is taken stays ours."""
@@ -210,19 +214,26 @@ def bind(function: Callable[..., Any], name: Name, skip: int = 0) -> dict[str, A
     Types are checked where annotated as int, float or str, and bounds where the annotation is `Annotated` with
     something that has `ge`. Raises BadInput that shows how the name is written.
     """
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())[skip:]
+    signature, hints = _signature(function, skip)
     try:
-        bound = signature.replace(parameters=parameters).bind(*name.args, **name.kwargs)
+        bound = signature.bind(*name.args, **name.kwargs)
     except TypeError as error:
         raise BadInput(f"{name.text}: {error}; written {usage(name.base, function, skip)}") from None
-    hints = typing.get_type_hints(function, include_extras=True)
     return {key: _checked(name, key, value, hints.get(key)) for key, value in bound.arguments.items()}
+
+
+@functools.lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any], skip: int) -> tuple[inspect.Signature, dict[str, Any]]:
+    signature = inspect.signature(function)
+    left = list(signature.parameters.values())[skip:]
+    # What only a keyword can set is the caller's, not the name's.
+    named = [p for p in left if p.kind is not p.KEYWORD_ONLY]
+    return signature.replace(parameters=named), typing.get_type_hints(function, include_extras=True)
 
 
 def usage(name: str, function: Callable[..., Any], skip: int = 0) -> str:
     """Return how a part with arguments is written: `chain(steps,turns=1)`."""
-    parameters = list(inspect.signature(function).parameters.values())[skip:]
+    parameters = _signature(function, skip)[0].parameters.values()
     shown = [p.name if p.default is p.empty else f"{p.name}={p.default}" for p in parameters]
     return f"{name}({','.join(shown)})" if shown else name
 

@@ -2,7 +2,7 @@
 
 Each is a pure function from the contents as received to the contents to send. None changes what it is given;
 what a strategy leaves alone it passes on as the very same object. The right one is here, the wrong ones are in
-`history_faults`, all of them go by name.
+`history_faults`, all of them go by name; one with arguments of its own is written `name(argument)`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from ..registry import Kind, bind
 from ..wire import contents as wire
 from ..wire.contents import Content, Part
 from .history_faults import (
@@ -31,28 +32,62 @@ from .history_faults import (
 
 Strategy = Callable[[Sequence[Content]], list[Content]]
 
+STRATEGIES: Kind[Callable[..., list[Content]]] = Kind("history strategy", "gemlab.strategies", skip=1)
 
+
+@STRATEGIES.register
 def preserve(contents: Sequence[Content]) -> list[Content]:
     """Send everything back exactly as received."""
     return list(contents)
 
 
-_ALL: tuple[Strategy, ...] = (
-    preserve, strip, rebuild, first_only, dummy, strip_past_turns, reorder, split, merge_text, text_only,
+for _fault in (
+    strip, rebuild, first_only, dummy, strip_past_turns, reorder, split, merge_text, text_only,
     copy_to_siblings, json_text, nested, sdk_chat,
-)  # fmt: skip
-STRATEGIES: dict[str, Strategy] = {f.__name__: f for f in _ALL}
-# Both are `swap`: they differ in whose signatures the run supplies (`donors`).
+):  # fmt: skip
+    STRATEGIES.register(_fault)
+
+
+# --- with a donor's signatures in the place of one's own: both are `swap`, they differ in whose (runs.donors) -------
+
+
+@STRATEGIES.register
+def placebo(contents: Sequence[Content], *, donor: Sequence[str] = ()) -> list[Content]:
+    """Send the signatures of another trial in the place of those received."""
+    return swap(contents, donor)
+
+
+@STRATEGIES.register
+def neutral(contents: Sequence[Content], *, donor: Sequence[str] = ()) -> list[Content]:
+    """Send signatures of thoughts that say nothing in the place of those received."""
+    return swap(contents, donor)
+
+
 DONATED = ("placebo", "neutral")
 
 
-def get(name: str, donor: Sequence[str] = ()) -> Strategy:
-    """Return a strategy by name, one that swaps with the `donor`'s signatures; raises ValueError for unknown names."""
-    if name in DONATED:
-        return functools.partial(swap, donor=donor)
-    if name not in STRATEGIES:
-        raise ValueError(f"unknown history strategy {name!r}; known: {', '.join((*STRATEGIES, *DONATED))}")
-    return STRATEGIES[name]
+# --- where the server keeps the history (agent.interacting) ---------------------------------------------------
+
+
+@STRATEGIES.register
+def server_state(contents: Sequence[Content]) -> list[Content]:
+    """Leave the history to the server (Interactions API): only what is new goes up."""
+    return list(contents)
+
+
+@STRATEGIES.register
+def server_state_stateless(contents: Sequence[Content]) -> list[Content]:
+    """Send every step back unchanged by the Interactions API, with nothing stored there."""
+    return list(contents)
+
+
+def get(text: str, donor: Sequence[str] = ()) -> Strategy:
+    """Return a strategy by its text, one that swaps with the `donor`'s signatures; raises BadInput."""
+    strategy, name = STRATEGIES.find(text)
+    if name.text in DONATED:
+        return functools.partial(strategy, donor=donor)
+    arguments = bind(strategy, name, skip=1)
+    return functools.partial(strategy, **arguments) if arguments else strategy
 
 
 # --- keeping a history answerable ---------------------------------------------------------------------------

@@ -1,16 +1,26 @@
-"""Pruning: which contents are left out. Pure functions over contents; what stays is the same object."""
+"""Pruning: which contents are left out. Pure functions over contents; what stays is the same object.
+
+By name each is written with its arguments after the contents: `steps(3)`.
+"""
 
 from __future__ import annotations
 
 import bisect
-import re
+import functools
 from collections.abc import Callable, Sequence
+from typing import Annotated, Literal
 
+from annotated_types import Ge
+
+from ..registry import Kind, bind
 from ..wire import contents as wire
 from ..wire.contents import Content, Group
-from . import history
+from .history_faults import strip_past_turns
 
 Pruning = Callable[[Sequence[Content]], list[Content]]
+AtLeast0, AtLeast1 = Annotated[int, Ge(0)], Annotated[int, Ge(1)]
+
+PRUNINGS: Kind[Callable[..., list[Content]]] = Kind("pruning", "gemlab.prunings", skip=1)
 
 # Recorded signatures run to 5 to 7 characters a thought token.
 _SIGNATURE_CHARS_PER_TOKEN = 6
@@ -21,59 +31,52 @@ CLEARED = {"result": "cleared to save space; call again if it is needed"}
 # --- leaving contents out -----------------------------------------------------------------------------------
 
 
+@PRUNINGS.register
 def none(contents: Sequence[Content]) -> list[Content]:
     """Leave nothing out."""
     return list(contents)
 
 
-def window(n: int) -> Pruning:
-    """Return the naive window: the newest n contents, wherever that cuts.
+@PRUNINGS.register
+def window(contents: Sequence[Content], n: AtLeast1) -> list[Content]:
+    """Keep the newest n contents, wherever that cuts.
 
     It orphans calls and responses as it falls; the article's "drop the oldest six" is of this kind.
     """
-    _at_least(n, 1)
-    return lambda contents: list(contents[-n:])
+    return list(contents[-n:])
 
 
-def steps(n: int) -> Pruning:
-    """Return the pruning to the newest n whole steps; the first user message stays, and those the steps answer.
+@PRUNINGS.register
+def steps(contents: Sequence[Content], n: AtLeast0) -> list[Content]:
+    """Keep the newest n whole steps, the first user message, and those that the steps answer.
 
     A step is a model answer with the responses to its calls: no budget leaves half of one. The newest step
     stays even at n = 0 while its calls' results have not been answered. Nothing is dropped from a history
     that has no user message to keep (`cannot_prune` tells).
     """
-    _at_least(n, 0)
-
-    def prune(contents: Sequence[Content]) -> list[Content]:
-        groups = wire.groups(contents)
-        if cannot_prune(contents):
-            return list(contents)
-        found = [i for i, g in enumerate(groups) if g.is_step]
-        kept = set(found[-n:] if n else [])
-        if found and found[-1] == len(groups) - 1:
-            kept.add(found[-1])
-        messages = [i for i, g in enumerate(groups) if not g.is_step]
-        since = min(kept, default=len(groups))
-        asked = max(i for i in messages if i < since)
-        kept |= {i for i in messages if i == messages[0] or i >= asked}
-        return [c for i, g in enumerate(groups) if i in kept for c in g.contents]
-
-    return prune
+    if cannot_prune(contents):
+        return list(contents)
+    groups = wire.groups(contents)
+    whole = [i for i, g in enumerate(groups) if g.is_step]
+    kept = set(whole[-n:] if n else [])
+    if whole and whole[-1] == len(groups) - 1:
+        kept.add(whole[-1])
+    messages = [i for i, g in enumerate(groups) if not g.is_step]
+    since = min(kept, default=len(groups))
+    asked = max(i for i in messages if i < since)
+    kept |= {i for i in messages if i == messages[0] or i >= asked}
+    return [c for i, g in enumerate(groups) if i in kept for c in g.contents]
 
 
-def tokens(n: int) -> Pruning:
-    """Return the pruning to as many of the newest whole steps as fit into n estimated tokens, messages included.
+@PRUNINGS.register
+def tokens(contents: Sequence[Content], n: AtLeast0) -> list[Content]:
+    """Keep as many of the newest whole steps as fit into n estimated tokens, messages included.
 
     What `steps` always keeps stays even where it alone is over the budget. See `estimate` for the count.
     """
-    _at_least(n, 0)
-
-    def prune(contents: Sequence[Content]) -> list[Content]:
-        most = sum(group.is_step for group in wire.groups(contents))
-        fitting = bisect.bisect_right(range(most + 1), n, key=lambda k: estimate(steps(k)(contents)))
-        return steps(max(fitting - 1, 0))(contents)
-
-    return prune
+    most = sum(group.is_step for group in wire.groups(contents))
+    fitting = bisect.bisect_right(range(most + 1), n, key=lambda k: estimate(steps(contents, k)))
+    return steps(contents, max(fitting - 1, 0))
 
 
 def estimate(contents: Sequence[Content]) -> int:
@@ -93,7 +96,7 @@ def past_steps(contents: Sequence[Content]) -> list[Content]:
     if cannot_prune(contents):
         return list(contents)
     current = wire.current_turn(contents)
-    return [c for g in wire.groups(contents) if g.start >= current or not _made(g) for c in g.contents]
+    return [c for g in wire.groups(contents) if g.start >= current or not _calls(g) for c in g.contents]
 
 
 def cannot_prune(contents: Sequence[Content]) -> str | None:
@@ -125,23 +128,19 @@ def past_thoughts(contents: Sequence[Content]) -> list[Content]:
     return out
 
 
-def clear_results(n: int) -> Pruning:
-    """Return the pruning that blanks the results of all but the newest n steps with calls.
+@PRUNINGS.register
+def clear_results(contents: Sequence[Content], n: AtLeast0) -> list[Content]:
+    """Blank the results of all but the newest n steps with calls.
 
     Calls, signatures, names and ids stay, so nothing is orphaned. The newest results stay even at n = 0 while
     the model has not answered them.
     """
-    _at_least(n, 0)
-
-    def prune(contents: Sequence[Content]) -> list[Content]:
-        groups = wire.groups(contents)
-        made = [g.start for g in groups if _made(g)]
-        kept = set(made[-n:] if n else [])
-        if groups and _made(groups[-1]):
-            kept.add(groups[-1].start)
-        return [c if g.start in kept else _cleared(c) for g in groups for c in g.contents]
-
-    return prune
+    groups = wire.groups(contents)
+    calling = [g.start for g in groups if _calls(g)]
+    kept = set(calling[-n:] if n else [])
+    if groups and _calls(groups[-1]):
+        kept.add(groups[-1].start)
+    return [c if g.start in kept else _cleared(c) for g in groups for c in g.contents]
 
 
 def _cleared(content: Content) -> Content:
@@ -157,41 +156,25 @@ def _cleared(content: Content) -> Content:
     return {**content, "parts": parts}
 
 
-def _made(group: Group) -> int:
+def _calls(group: Group) -> int:
     return sum(len(wire.calls(content)) for content in group.contents)
 
 
-# --- by name ------------------------------------------------------------------------------------------------
-
-BUDGETED: dict[str, Callable[[int], Pruning]] = {f.__name__: f for f in (window, steps, tokens, clear_results)}
-# Of past turns alone, by what is left out of them.
-PAST: dict[str, Pruning] = {
-    "signatures": history.strip_past_turns,
-    "thoughts": past_thoughts,
-    "both": lambda contents: past_thoughts(history.strip_past_turns(contents)),
-    "steps": past_steps,
-}
+@PRUNINGS.register
+def strip_past(contents: Sequence[Content], what: Literal["signatures", "thoughts", "both", "steps"]) -> list[Content]:
+    """Leave signatures, thoughts, both or whole steps out of past turns; the current turn stays whole."""
+    if what == "steps":
+        return past_steps(contents)
+    kept = list(contents) if what == "thoughts" else strip_past_turns(contents)
+    return kept if what == "signatures" else past_thoughts(kept)
 
 
-def get(name: str) -> Pruning:
-    """Return a pruning by its text, such as `steps(3)` or `strip_past(steps)`; raises ValueError for any other."""
-    if name == "none":
-        return none
-    variant, argument = parse(name)
-    if variant in BUDGETED and argument.isdecimal():
-        return BUDGETED[variant](int(argument))
-    if variant == "strip_past" and argument in PAST:
-        return PAST[argument]
-    known = [*(f"{variant}(n)" for variant in BUDGETED), *(f"strip_past({what})" for what in PAST)]
-    raise ValueError(f"unknown pruning {name!r}; known: none, {', '.join(known)}")
+# Asked for in a request of its own, which only a trial can make: see summaries.
+PRUNINGS.offer("summarise", "gemlab.agent.summaries:summarise")
 
 
-def parse(name: str) -> tuple[str, str]:
-    """Return a pruning's variant and argument as texts, the argument empty where it has none."""
-    found = re.fullmatch(r"(\w+)\((\w+)\)", name.strip())
-    return (found[1], found[2]) if found else (name.strip(), "")
-
-
-def _at_least(n: int, least: int) -> None:
-    if n < least:
-        raise ValueError(f"a budget of {n} keeps nothing: at least {least}")
+def get(text: str) -> Pruning:
+    """Return a pruning by its text, such as `steps(3)` or `strip_past(steps)`; raises BadInput for any other."""
+    pruning, name = PRUNINGS.find(text)
+    arguments = bind(pruning, name, skip=1)
+    return functools.partial(pruning, **arguments) if arguments else pruning

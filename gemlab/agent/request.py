@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
+from .. import registry
 from ..backends import ApiFailure, Backend, Exchange, Refused, Settings
 from ..tasks import Task
 from ..wire import answers, families, interaction_steps
@@ -92,17 +93,8 @@ def _shown(trial: Trial) -> list[Content]:
 
 
 def _summariser(trial: Trial) -> Summarise | None:
-    variant, budget = pruning.parse(trial.spec.arm.pruning)
-    return Summarise(int(budget)) if variant == "summarise" else None
-
-
-def check_pruning(name: str) -> None:
-    """Raise ValueError for a text that is neither a pruning nor summarise(n)."""
-    variant, budget = pruning.parse(name)
-    if variant != "summarise":
-        pruning.get(name)
-    elif not budget.isdigit() or int(budget) < 1:
-        raise ValueError(f"summarise takes how many steps stay, at least 1: got {name!r}")
+    name = registry.parse(trial.spec.arm.pruning)
+    return Summarise(int(name.args[0])) if name.base == "summarise" else None
 
 
 async def _summarise(backend: Backend, trial: Trial, task: Task) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .policy import Guards, get
-from .presets import DEAF, PRESETS
+from .policy import Guards
+from .presets import GUARDS, PRESETS, get, together
 from .rules import (
     BLOCKED,
     HARD_CAP,
@@ -20,7 +20,7 @@ from .rules import (
 
 __all__ = [
     "BLOCKED",
-    "DEAF",
+    "GUARDS",
     "HARD_CAP",
     "PRESETS",
     "CostBudget",
@@ -34,4 +34,5 @@ __all__ = [
     "TurnBudget",
     "UnknownTool",
     "get",
+    "together",
 ]

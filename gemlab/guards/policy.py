@@ -1,4 +1,4 @@
-"""Several guards as one policy, and policies by name."""
+"""Several guards as one policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .ladder import Guard, Watch
-from .presets import DEAF, PRESETS
 from .rounds import Round, Verdict
 from .rules import CostBudget, EmptyAnswer, TokenBudget, TurnBudget
 
@@ -57,10 +56,3 @@ class Guards:
 
 
 _STRENGTH = {"nudge": 0, "block": 1, "finish": 2, "stop": 3}
-
-
-def get(name: str) -> Guards:
-    """Return a preset by name; raises ValueError that names the known ones."""
-    if name not in PRESETS:
-        raise ValueError(f"unknown guard preset {name!r}; known: {', '.join(PRESETS)}")
-    return Guards(PRESETS[name], declared=name not in DEAF)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from .. import stats
 from ..guards.ladder import Watch
-from ..guards.presets import DEAF, PRESETS
+from ..guards.presets import PRESETS, get
 from .firing import NEVER, Fires, Indexed, first_fires, index
 from .importers.base import Run
 
@@ -180,10 +180,11 @@ def presets(runs: Sequence[Run], names: Sequence[str] | None = None) -> pd.DataF
     labels = np.array([run.label for run in heard])
     rows = []
     for name in names or PRESETS:
-        indexed = deaf if name in DEAF else heard
+        guard = get(name)
+        indexed = heard if guard.declared else deaf
         row: dict[str, object] = {"preset": name}
         for which in ("any", "detectors"):
-            members = [g for g in PRESETS[name] if which == "any" or g.reason != "max_steps"]
+            members = [g for g in guard.members if which == "any" or g.reason != "max_steps"]
             fired = np.array([_says_anything(run, members) for run in indexed], bool)
             row |= {f"{kind} {which}": int(fired[labels == kind].sum()) for kind in ("healthy", "capped", "failing")}
         rows.append(row)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import guards, tasks
-from ..agent import history, interacting, loop, request
+from ..agent import history, interacting, loop, pruning, request
 from ..agent.trial import Arm, Spec
 from ..backends import Backend
 from ..wire import families
@@ -39,11 +39,10 @@ def arm(value: str | dict[str, str]) -> Arm:
     if unknown or not value.get("name"):
         raise ValueError(f"an arm has {', '.join(Arm.__dataclass_fields__)}; got {sorted(value)}")
     made = Arm(**value)
+    history.get(made.history)
     if made.history in interacting.NAMES:
         interacting.check(made)
-    else:
-        history.get(made.history)
-    request.check_pruning(made.pruning)
+    pruning.get(made.pruning)
     guards.get(made.guard)
     for name, known in (("transport", TRANSPORTS), ("retry", RETRIES), ("thinking", THINKING)):
         if getattr(made, name) not in known:

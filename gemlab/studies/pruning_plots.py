@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from ..agent import pruning
+from .. import registry
 from ..measure import figures
 from ..measure.figures import BLUE, GREEN, ORANGE, RED, SKY
 from ..measure.report import Results
@@ -35,13 +35,14 @@ def table(results: Results) -> pd.DataFrame:
     pruned = {t["arm"]["name"]: t["arm"]["pruning"] for t in results.traces}
     rows = []
     for arm, one in results.summary()["arms"].items():
-        variant, argument = pruning.parse(pruned[arm])
-        budgeted = variant in (*pruning.BUDGETED, "summarise")
+        name = registry.parse(pruned[arm])
+        variant, budget = name.base, next(iter(name.args), None)
+        budgeted = isinstance(budget, int)
         rows.append(
             {
                 "arm": arm,
                 "variant": variant if budgeted else pruned[arm],
-                "budget": float(argument) if budgeted else math.nan,
+                "budget": float(budget) if budgeted else math.nan,
                 "refused": one["outcomes"]["refused"] / one["trials"],
                 "completion": one["completion_rate"],
                 "ci": one["completion_ci"],

@@ -70,7 +70,7 @@ def test_two_guards_speak_in_one_notice(scripted):
 
 def kinds_of(preset):
     """What a stubborn loop has to hear from a preset's guards."""
-    ladders = [g.ladder for g in presets.PRESETS[preset] if isinstance(g, RepeatedCall | Cycle | TurnBudget)]
+    ladders = [g.ladder for g in presets.get(preset).members if isinstance(g, RepeatedCall | Cycle | TurnBudget)]
     if any(ladder.nudge for ladder in ladders):
         return {"nudge", "block", "finish"}
     return {ladder.last for ladder in ladders}

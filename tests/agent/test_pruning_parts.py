@@ -87,14 +87,14 @@ def cleared(*names):
     ],
 )
 def test_old_results_are_blanked_and_calls_stay(history, budget, kept):
-    assert pruning.clear_results(budget)(history) == kept
+    assert pruning.clear_results(history, budget) == kept
 
 
 def test_what_lies_beside_a_cleared_response_stays():
     made, given_back = step("a1")
     given_back["parts"][0]["functionResponse"]["parts"] = [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}]
     beside = {**given_back, "parts": [*given_back["parts"], {"text": "look"}]}
-    kept = pruning.clear_results(0)([MESSAGE, made, beside, ANSWER])
+    kept = pruning.clear_results([MESSAGE, made, beside, ANSWER], 0)
     assert kept[2]["parts"] == [
         {"functionResponse": {"name": "a", "id": "a1", "response": pruning.CLEARED}},
         {"text": "look"},
@@ -106,7 +106,7 @@ def test_what_lies_beside_a_cleared_response_stays():
 def test_clear_results_on_generated_histories(groups, budget):
     history = [c for group in groups for c in group]
     before = copy.deepcopy(history)
-    kept = pruning.clear_results(budget)(history)
+    kept = pruning.clear_results(history, budget)
     assert history == before and broken(kept) == [] and len(kept) == len(history)
     answered = [c for c in history if ids(c, "functionResponse")]
     due = max(budget, int(bool(answered) and history[-1] is answered[-1]))

@@ -54,9 +54,9 @@ def test_recovery_by_hand():
     assert a.completed == 0.6 and a.requests == pytest.approx((4 + 3 + 3 + 2 + 2) / 5)
     shown = guard_runs.shown(rows)
     assert shown["recovered"][0] == "–" and shown["left the loop"][1].startswith("2 of 4, 50% [")
-    lines = guard_runs.reading(rows, "scripted model: shows the instrument, not Gemini")
+    lines = guard_runs.reading(rows, backends.SCRIPTED)
     assert lines[0] == "dead-end: b 100% in 1.0 requests, a 60% in 2.8 requests." and "put in" in lines[1]
-    assert len(guard_runs.reading(rows, None)) == 1
+    assert len(guard_runs.reading(rows, backends.API)) == 1
 
 
 def test_the_arms_of_a_small_run(tmp_path):
