@@ -87,24 +87,28 @@ class Instance:
 
 @dataclass(frozen=True)
 class Task:
-    """A task: its name, first tool, function declarations (JSON schema), plan, and instances by seed.
+    """A task: its name, function declarations (JSON schema), plan, and instances by seed.
 
-    `identities`: what its tools declare about their calls, for the guards.
+    `plan`: what a competent agent would do, which the scripted model follows; without one the tour, a language model
+    or the real API runs the task. `identities`: what its tools declare about their calls, for the guards. `doc`: what
+    it is about, in one line.
     """
 
     name: str
     system: str
     declarations: tuple[dict[str, Any], ...]
-    plan: Plan
+    plan: Plan | None
     instance: Callable[[int], Instance]
     identities: Mapping[str, Identity] = field(default_factory=dict)
+    doc: str = ""
 
     @property
     def first_tool(self) -> str:
-        return self.plan.steps[0].tool
+        """The tool whose repeated calls count as refetches: the plan's first, else the one declared first."""
+        return self.plan.steps[0].tool if self.plan is not None else str(self.declarations[0]["name"])
 
 
-def declare(name: str, description: str, **properties: dict[str, Any]) -> dict[str, Any]:
+def declare(name: str, description: str, /, **properties: dict[str, Any]) -> dict[str, Any]:
     """Return a function declaration whose arguments are all required."""
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     return {"name": name, "description": description, "parametersJsonSchema": schema}

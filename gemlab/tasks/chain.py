@@ -10,14 +10,16 @@ import functools
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge
+
+from ..registry import BadInput
 from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
 
 MOST = 60
 # Share of the records that ask for the seal of any earlier record, all being equally likely.
 RECALL = 0.2
-NAMES = f"chain(n), chain(n,turns=t), n up to {MOST}"
 
 _ASK = (
     "Records form a chain: each tells the code of the next one and whose seal that one asks for. Record 1 opens "
@@ -140,20 +142,18 @@ def _instance(seed: int, stops: Sequence[int]) -> Instance:
     return Instance(messages, {"open_record": open_record}, check)
 
 
-@functools.cache
-def task(steps: int, turns: int = 1) -> Task:
-    """Return the chain of so many steps, spread evenly over user turns.
+def chain(steps: Annotated[int, Ge(1)], turns: Annotated[int, Ge(1)] = 1) -> Task:
+    """N dependent records, each telling how to open the next, spread evenly over user turns.
 
-    Raises ValueError where there are fewer steps than turns, or more than the longest chain has.
+    Raises BadInput where there are fewer steps than turns, or more than the longest chain has.
     """
-    if not 1 <= turns <= steps <= MOST:
-        raise ValueError(f"chain({steps},turns={turns}): from 1 to {MOST} steps, and at least one a turn")
+    if not turns <= steps <= MOST:
+        raise BadInput(f"chain({steps},turns={turns}): from 1 to {MOST} steps, and at least one a turn")
+    return _chain(steps, turns)
+
+
+@functools.cache
+def _chain(steps: int, turns: int) -> Task:
     stops = [steps * turn // turns for turn in range(1, turns + 1)]
     name = f"chain({steps})" if turns == 1 else f"chain({steps},turns={turns})"
     return Task(name, _SYSTEM, DECLARATIONS, _PLAN, lambda seed: _instance(seed, stops))
-
-
-def named(name: str) -> Task | None:
-    """Return the chain that a name such as `chain(20)` or `chain(20,turns=4)` asks for, None for other names."""
-    found = re.fullmatch(r"chain\((\d+)(?:, *turns=(\d+))?\)", name)
-    return task(int(found[1]), int(found[2] or 1)) if found else None

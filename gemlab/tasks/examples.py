@@ -20,6 +20,8 @@ def of(task: Task, seed: int) -> Worked:
     Raises ValueError for an instance of several user messages, a plan that leads nowhere, and a wrong run.
     """
     instance = task.instance(seed)
+    if task.plan is None:
+        raise ValueError(f"{task.name} has no plan to follow")
     if len(instance.messages) != 1:
         raise ValueError(f"{task.name}: an example has one user message, not {len(instance.messages)}")
     results: dict[int, list] = {}

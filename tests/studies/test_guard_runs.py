@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from gemlab import backends
 from gemlab.app import experiments, notebooks
 from gemlab.guards.rounds import Round
 from gemlab.measure import figures

@@ -55,14 +55,28 @@ def test_a_name_says_how_many_steps_in_how_many_turns(name, stops):
 
 @pytest.mark.parametrize("name", ["chain(0)", "chain(61)", "chain(3,turns=4)", "chain(3,turns=0)"])
 def test_lengths_that_no_chain_has_are_refused(name):
-    with pytest.raises(ValueError, match="from 1 to 60 steps, and at least one a turn"):
+    with pytest.raises(ValueError, match=r"from 1 to 60 steps, and at least one a turn|is at least 1, not 0"):
         tasks.get(name)
 
 
-@pytest.mark.parametrize("name", ["chain", "chain()", "chain(-1)", "chain(3,2)", "chain(3) "])
-def test_other_names_are_unknown(name):
-    with pytest.raises(ValueError, match=r"unknown task .* any chain\(n\), chain\(n,turns=t\), n up to 60"):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("chain", r"written chain\(steps,turns=1\)"),
+        ("chain()", r"written chain\(steps,turns=1\)"),
+        ("chain(-1)", "steps is at least 1, not -1"),
+        ("chain(3.5)", "steps is a whole number, not 3.5"),
+        ("chain(3,n=2)", "unexpected keyword argument 'n'"),
+        ("chains(3)", r"unknown task 'chains\(3\)' \(did you mean chain\?\); known: ecpm"),
+    ],
+)
+def test_other_names_are_refused_with_the_way_to_write_them(name, why):
+    with pytest.raises(ValueError, match=why):
         tasks.get(name)
+
+
+def test_arguments_may_come_by_place_and_with_spaces():
+    assert tasks.get("chain(3,2)") is tasks.get("chain(3,turns=2)") is tasks.get(" chain( 3, turns=2 ) ")
 
 
 # --- the data -----------------------------------------------------------------------------------------------

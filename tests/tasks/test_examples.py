@@ -139,4 +139,4 @@ def test_a_plan_may_have_neither_place_nor_conclusion():
 def test_importing_the_tasks_makes_no_example():
     code = "import sys, gemlab.tasks; print([m for m in sys.modules if m.startswith('gemlab.tasks.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded.strip() == "['gemlab.tasks.base']"
+    assert loaded.strip() == "['gemlab.tasks.base', 'gemlab.tasks.functions']"
