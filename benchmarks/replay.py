@@ -29,8 +29,8 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 def one_by_one(runs: list[importers.Run]) -> list[list[list[int]]]:
     """Replay every setting with live guards, each run to its first verdict."""
     return [
-        [[_first(run, Guards((replace(firing.RULES[rule], limit=n),))) for n in firing.THRESHOLDS] for run in runs]
-        for rule in firing.DEFAULT_RULES
+        [[_first(run, Guards((replace(rule, limit=n),))) for n in firing.THRESHOLDS] for run in runs]
+        for rule in firing.named_rules(firing.DEFAULT_RULES).values()
     ]
 
 

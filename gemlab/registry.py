@@ -12,6 +12,7 @@ import importlib
 import importlib.metadata
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -93,6 +94,11 @@ class Part(Generic[T]):
     target: str = ""
     address: bool = False
 
+    @property
+    def shown(self) -> str:
+        """The name as a user writes it, as far as that can be told without importing the part."""
+        return getattr(self.value, "usage", "") or (f"{self.name}:…" if self.address else self.name)
+
     def load(self) -> T:
         """Return the part itself, imported now if it was not yet."""
         if self.value is not None:
@@ -169,15 +175,14 @@ class Kind(Generic[T]):
         self._parts.pop(name, None)
 
     def _usage(self, name: str, part: T) -> str:
-        if self._parts[name].address:
-            return f"{name}:…"
-        return usage(name, part, self.skip) if inspect.isfunction(part) else name
+        return usage(name, part, self.skip) if inspect.isfunction(part) else self._parts[name].shown
 
     def _unknown(self, text: str) -> str:
         names = self.names()
         near = difflib.get_close_matches(parse(text).base, names, 1, 0.6)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        return f"unknown {self.word} {text!r}{hint}; known: {', '.join(names)}"
+        known = ", ".join(self._parts[name].shown for name in names)
+        return f"unknown {self.word} {text!r}{hint}; known: {known}"
 
     def _take_offers(self) -> None:
         """Register what installed packages offer, once; a name that is taken stays ours."""
@@ -228,7 +233,18 @@ def _signature(function: Callable[..., Any], skip: int) -> tuple[inspect.Signatu
     left = list(signature.parameters.values())[skip:]
     # What only a keyword can set is the caller's, not the name's.
     named = [p for p in left if p.kind is not p.KEYWORD_ONLY]
-    return signature.replace(parameters=named), typing.get_type_hints(function, include_extras=True)
+    hints = {p.name: _hint(p.annotation, function) for p in named}
+    return signature.replace(parameters=named, return_annotation=signature.empty), hints
+
+
+def _hint(annotation: Any, function: Callable[..., Any]) -> Any:
+    """Return an annotation's type; None where it names what is imported for type checkers alone."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, vars(sys.modules[function.__module__]))
+    except NameError:
+        return None
 
 
 def usage(name: str, function: Callable[..., Any], skip: int = 0) -> str:

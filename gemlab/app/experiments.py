@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..registry import BadInput
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FIELDS = {"notebook", "question", "parameters"}
-
-
-class BadInput(ValueError):
-    """Something the user gave cannot be used; the message is one line that says what and why."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: st
     print(costs.estimate(specs) if specs else "cost unknown: the notebook has no trial parameters")
     if not yes:
         raise BadInput("this spends money on the real API: add --yes to go on")
-    asyncio.run(_reachable(backend, parameters["model"]))
+    asyncio.run(backend.reachable(parameters["model"]))
     return parameters
 
 
@@ -92,21 +92,6 @@ def _absolute(parameters: dict[str, Any]) -> dict[str, Any]:
         elif name.endswith("_file") and value:
             made[name] = path(value)
     return made
-
-
-async def _reachable(backend: backends.Backend, model: str) -> None:
-    """Ask for the model's card, which costs nothing: a wrong key or no network shows before anything runs."""
-    import httpx2
-    from google.genai import errors
-
-    try:
-        await backend.client.aio.models.get(model=model)
-    except errors.APIError as error:
-        raise BadInput(f"the API does not take this key or model: {error.code} {error.message}") from None
-    except httpx2.TransportError as error:
-        raise BadInput(f"no connection to the API: {type(error).__name__}") from None
-    finally:
-        await backend.client.aio.aclose()
 
 
 def run(experiment: Experiment, parameters: Mapping[str, Any], out: str = "") -> Path:

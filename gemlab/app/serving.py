@@ -46,7 +46,7 @@ def build(model: str, profiles: Sequence[str] = (), faults: str = "", record: st
     routes, switches = _profiles(profiles)
     try:
         app = backends.emulator(
-            model=model, routes=routes, switches=switches, faults=faulty.load(Path(faults)) if faults else ()
+            mind=model, routes=routes, switches=switches, faults=faulty.load(Path(faults)) if faults else ()
         )
         return Recording(app, Path(record)) if record else app
     except ValueError as error:

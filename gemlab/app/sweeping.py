@@ -15,16 +15,14 @@ def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: st
     Raises BadInput for unknown rules, paths that are not there, files without runs and tolerances outside 0 to 1.
     """
     names = list(dict.fromkeys(rules)) or list(firing.DEFAULT_RULES)
-    unknown = sorted(set(names) - set(firing.RULES))
-    if unknown:
-        raise BadInput(f"unknown rule {', '.join(unknown)}; known: {', '.join(firing.RULES)}")
+    chosen = firing.named_rules(names)
     try:
         got = importers.read(traces)
     except OSError as error:
         raise BadInput(str(error)) from None
     if not got.runs:
         raise BadInput("; ".join(["no runs in these files", *got.notes()]))
-    fires = firing.sweep(firing.index(got.runs), {name: firing.RULES[name] for name in names})
+    fires = firing.sweep(firing.index(got.runs), chosen)
     rows = thresholds.table(fires)
     try:
         choices = thresholds.recommend(rows, tolerance)

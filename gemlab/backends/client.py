@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from ..registry import BadInput
 from .seam import ApiFailure, Exchange, Refused, Rejected, Settings, Source, Unavailable
 from .wiretap import Pools, Recorder, Taken, taking
 
@@ -70,6 +71,19 @@ class ClientBackend:
         finally:
             taking.reset(token)
         return _exchange(taken, stream)
+
+    async def reachable(self, model: str) -> None:
+        """Ask for the model's card, which costs nothing; raises BadInput where key, model or network will not do."""
+        from google.genai import errors
+
+        try:
+            await self.client.aio.models.get(model=model)
+        except errors.APIError as error:
+            raise BadInput(f"the API does not take this key or model: {error.code} {error.message}") from None
+        except httpx2.TransportError as error:
+            raise BadInput(f"no connection to the API: {type(error).__name__}") from None
+        finally:
+            await self.client.aio.aclose()
 
     async def interact(self, request: dict[str, Any]) -> Exchange:
         """Create one interaction (Interactions API). `request`: its body, whose `input` goes out as it is.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 
 from ..wire.families import DEVELOPER
+from . import minds
 from .client import ClientBackend, sdk_client
 from .inprocess import StreamingASGITransport
 from .seam import SCRIPTED, Source
+
+if TYPE_CHECKING:
+    from ..emulator.minds.scripted import Parameters
 
 
 def simulated(
@@ -30,22 +34,11 @@ def embedded(name: str, transport: httpx2.AsyncBaseTransport, source: Source, po
     return ClientBackend(name, client, DEVELOPER, source, pools)
 
 
-def emulator(model: str = "scripted", parameters: Any = None, **options: Any) -> Any:
-    """Return the emulator's ASGI app with all tasks' plans behind it; `options` are create_app's.
+def emulator(mind: str = "scripted", parameters: Parameters | None = None, **options: Any) -> Any:
+    """Return the emulator's ASGI app with a mind behind it (`minds.MINDS`); `options` are create_app's.
 
-    `model`: `scripted`, which follows the plan of a task it knows by its tools and is the tour for any other,
-    `tour` for every request, or a language model by the name of its backend. Raises ValueError for any other.
+    `parameters`: the scripted mind's. Raises BadInput for an unknown mind.
     """
-    from .. import tasks
     from ..emulator.app import create_app
-    from ..emulator.minds.scripted import ScriptedModel
-    from ..emulator.minds.tour import TourModel
-    from . import language
 
-    if language.is_language(model):
-        return create_app(language.model(model)[0], **options)
-    if model not in ("scripted", "tour"):
-        raise ValueError(f"unknown model {model!r}; known: scripted, tour, {language.KNOWN}")
-    tour = TourModel()
-    chosen = tour if model == "tour" else ScriptedModel(tasks.plans(), parameters, otherwise=tour)
-    return create_app(chosen, **options)
+    return create_app(minds.scripted(parameters=parameters) if mind == "scripted" else minds.get(mind), **options)

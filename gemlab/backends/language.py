@@ -62,6 +62,16 @@ def backend(name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtim
     return embedded(label(name, prompt), StreamingASGITransport(create_app(mind)), source_, mind.runtime)
 
 
+def gguf_mind(file: str) -> LanguageModel:
+    """A GGUF file in this process; empty: $GEMLAB_GGUF or a fetched model."""
+    return model(f"gguf:{file}")[0]
+
+
+def openai_mind(address: str) -> LanguageModel:
+    """A model of an OpenAI-compatible server: `openai:URL#MODEL`."""
+    return model(f"openai:{address}")[0]
+
+
 def model(
     name: str, prompt: str = PROMPT, slots: int = SLOTS, runtime: Runtime | None = None
 ) -> tuple[LanguageModel, Source]:

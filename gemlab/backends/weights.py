@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..app.experiments import BadInput
+from ..registry import BadInput
 from . import gguf
 
 _GET = "get one with ./lab model smollm2-135m, or name a GGUF file"

@@ -20,26 +20,26 @@ from . import catalogue, errors, faults, interactions, signatures
 from .answer import forms, usage
 from .errors import ApiError
 from .faults import Fault, Faults
-from .minds.view import Model, Reply, View, read
+from .minds.view import Mind, Reply, View, read
 from .parse import shape
 
 _JSON = "application/json; charset=UTF-8"
 
 
 def create_app(
-    model: Model,
+    mind: Mind,
     routes: Mapping[str, str] | None = None,
     switches: Mapping[str, str] | None = None,
     faults: Sequence[Fault] = (),
     seed: int = 0,
 ) -> Starlette:
-    """Return the emulator with the given model behind it.
+    """Return the emulator with the given mind behind it.
 
     `routes` maps requested to served ids (default: `families.ROUTES`); `switches` override profile fields that
     are unsettled (see `families.Profile`); `faults` strike by `seed` (see `faults.Fault`).
     """
     emulator = _Emulator(
-        model, dict(families.ROUTES if routes is None else routes), dict(switches or {}), Faults(faults, seed)
+        mind, dict(families.ROUTES if routes is None else routes), dict(switches or {}), Faults(faults, seed)
     )
     publishers = "publishers/google/models"
     return Starlette(
@@ -78,8 +78,8 @@ async def _unknown_route(request: Request) -> Response:
 
 
 class _Emulator:
-    def __init__(self, model: Model, routes: dict[str, str], switches: dict[str, str], faults: Faults):
-        self.model, self.routes, self.switches, self.faults = model, routes, switches, faults
+    def __init__(self, mind: Mind, routes: dict[str, str], switches: dict[str, str], faults: Faults):
+        self.mind, self.routes, self.switches, self.faults = mind, routes, switches, faults
         self.interactions = interactions.Interactions()
 
     async def developer(self, request: Request) -> Response:
@@ -158,7 +158,7 @@ class _Emulator:
         if fault and fault.kind == "served_model":
             profile = families.profile(fault.served, profile.service, **self.switches)
         view, mismatched = self.judge(body, profile)
-        reply = Reply() if mismatched else self.model.respond(view)
+        reply = Reply() if mismatched else self.mind.respond(view)
         if inspect.isawaitable(reply):
             reply = await reply
         if streamed:

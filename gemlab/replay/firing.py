@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,12 +17,14 @@ import numpy as np
 from ..guards import Cycle, EmptyAnswer, Guards, RepeatedCall, RepeatedError, ResultStall, TurnBudget, UnknownTool
 from ..guards.ladder import Watch
 from ..guards.rounds import Round, Seen, Verdict
+from ..registry import Kind, bind
 from .importers.base import Run
 
 ASSUMPTION = "A replay assumes that the run would have gone on unchanged until the rule fired, and ends it there."
 NEVER = -1
 # Rules that can be swept: their own limit does not count.
-RULES: dict[str, Watch] = {
+RULES: Kind[Watch | Callable[..., Watch]] = Kind("rule", "gemlab.rules")
+for _name, _rule in {
     "args": RepeatedCall(by="args"),
     "result": RepeatedCall(),
     "args_consecutive": RepeatedCall(by="args", scope="consecutive"),
@@ -33,11 +35,22 @@ RULES: dict[str, Watch] = {
     "unknown_tool": UnknownTool(),
     "empty": EmptyAnswer(),
     "rounds": TurnBudget(),
-}
+}.items():
+    RULES.register(_rule, name=_name)
 DEFAULT_RULES = ("args", "result", "stall")
 THRESHOLDS = tuple(range(2, 22))
 # Ways in which sources say that a run hit its cap of steps.
 _CAPS = frozenset({"cap", "max_steps", "max_turns", "max_iterations"})
+
+
+def named_rules(names: Iterable[str]) -> dict[str, Watch]:
+    """Return rules by their texts; raises BadInput for an unknown one."""
+    return {text: _rule_of(text) for text in names}
+
+
+def _rule_of(text: str) -> Watch:
+    part, name = RULES.find(text)
+    return part if isinstance(part, Watch) else part(**bind(part, name))
 
 
 # --- indexing -----------------------------------------------------------------------------------------------
@@ -164,7 +177,7 @@ def sweep(
 
     Raises ValueError for thresholds that are not ascending.
     """
-    rules = rules or {name: RULES[name] for name in DEFAULT_RULES}
+    rules = rules or named_rules(DEFAULT_RULES)
     if not thresholds or any(a >= b for a, b in itertools.pairwise(thresholds)):
         raise ValueError(f"thresholds go up, each once, not {list(thresholds)}")
     shape = (len(runs), len(rules), len(thresholds))

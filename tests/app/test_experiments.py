@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from gemlab.app import experiments
-from gemlab.app.experiments import BadInput
+from gemlab.registry import BadInput
 
 LITERALS = 'name: str = "x"\ncount: int = 3\nratio: float = 0.5\nflag: bool = True\narms: list = ["a"]\nnone = None'
 

@@ -8,7 +8,8 @@ import nbformat
 import pytest
 
 from gemlab.app import experiments, notebooks
-from gemlab.app.experiments import BadInput, Experiment
+from gemlab.app.experiments import Experiment
+from gemlab.registry import BadInput
 
 END = 'open(out + "/summary.json", "w").write("{}")'
 

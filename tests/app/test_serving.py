@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from gemlab.app import serving
-from gemlab.app.experiments import BadInput
+from gemlab.registry import BadInput
 from gemlab.wire import families
 
 ASK = {"contents": [{"parts": [{"text": "q"}]}], "tools": [{"functionDeclarations": [{"name": "own"}]}]}
@@ -90,7 +90,7 @@ async def test_a_language_model_serves_any_client_and_its_key_is_kept_nowhere(mo
     assert answer.json()["modelVersion"] == "gemini-3.6-flash"
     assert model_server.keys == ["Bearer sk-very-secret"]
     assert "secret" not in (tmp_path / "exchanges.jsonl").read_text() + answer.text
-    await app.app.routes[0].endpoint.__self__.model.runtime.aclose()
+    await app.app.routes[0].endpoint.__self__.mind.runtime.aclose()
 
 
 def test_broken_options_are_one_line(tmp_path):

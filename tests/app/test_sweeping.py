@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gemlab.app import cli, sweeping
-from gemlab.app.experiments import BadInput
+from gemlab.registry import BadInput
 
 
 def line(ident, results, success, end=None):
@@ -47,7 +47,7 @@ def test_a_set_in_which_nothing_fires(tmp_path):
     ("paths", "rules", "tolerance", "why"),
     [
         (["nowhere"], [], 0.01, "no traces at nowhere"),
-        (None, ["loop"], 0.01, "unknown rule loop; known: args, result"),
+        (None, ["loop"], 0.01, "unknown rule 'loop'; known: args, result"),
         (None, [], 1.5, "from 0 to 1"),
         (["pyproject.toml"], [], 0.01, "no runs in these files; .* not read: not JSON"),
     ],

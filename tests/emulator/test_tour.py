@@ -22,7 +22,7 @@ def take(names, model="gemini-3.6-flash", strategy="preserve", schema=CITY):
     """Run the tour over functions of these names; return the calls of each step and the final text."""
 
     async def go():
-        app = backends.emulator(model="tour")
+        app = backends.emulator(mind="tour")
         contents = [{"role": "user", "parts": [{"text": "go"}]}]
         tools = [{"functionDeclarations": [{"name": n, "parametersJsonSchema": schema} for n in names]}]
         steps = []

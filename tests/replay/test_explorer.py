@@ -71,7 +71,7 @@ def test_scope_window_rule_and_data_set_each_have_an_effect(small, setting, fire
 
 
 def test_the_numbers_are_those_of_the_sweep():
-    fires = firing.sweep(firing.index(RUNS), firing.RULES)
+    fires = firing.sweep(firing.index(RUNS), firing.named_rules(firing.RULES.names()))
     rows = thresholds.table(fires).set_index(["rule", "threshold"])
     small = Explorer(RUNS)
     for rule in explorer.RULES:

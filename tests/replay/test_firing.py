@@ -47,11 +47,11 @@ def first_verdict(run, guard):
     return said[0][0] if said else NEVER
 
 
-@pytest.mark.parametrize("name", firing.RULES)
+@pytest.mark.parametrize("name", firing.RULES.names())
 @settings(max_examples=60, deadline=None)
 @given(run=RUNS)
 def test_the_sweep_is_the_live_guard_at_every_threshold(name, run):
-    rule, limits = firing.RULES[name], [2, 3, 4, 6, 9]
+    rule, limits = firing.named_rules([name])[name], [2, 3, 4, 6, 9]
     fires = firing.sweep(firing.index([run]), {name: rule}, limits)
     assert fires.steps[0, 0].tolist() == [first_verdict(run, replace(rule, limit=n)) for n in limits]
 

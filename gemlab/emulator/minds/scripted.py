@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ...wire import contents as wire
 from . import notices
-from .view import Model, Reply, SeenStep, View
+from .view import Mind, Reply, SeenStep, View
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Belief:
 class ScriptedModel:
     """Answers a View by the plan whose tools the request declares; where there is none, hands it to another."""
 
-    def __init__(self, plans: Sequence[Plan], parameters: Parameters | None = None, otherwise: Model | None = None):
+    def __init__(self, plans: Sequence[Plan], parameters: Parameters | None = None, otherwise: Mind | None = None):
         self.plans, self.otherwise = list(plans), otherwise
         self.parameters = parameters or Parameters()
 

@@ -108,7 +108,7 @@ def _said(contents: Sequence[Content]) -> str:
     return wire.canonical(_visible(contents))
 
 
-class Model(Protocol):
+class Mind(Protocol):
     """Anything that answers a View, at once or later."""
 
     def respond(self, view: View) -> Reply | Awaitable[Reply]: ...

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .base import Imported, Run
-from .read import read
+from .read import IMPORTERS, read
 
-__all__ = ["Imported", "Run", "read"]
+__all__ = ["IMPORTERS", "Imported", "Run", "read"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...registry import Kind
 from . import chat, gemini, normalised
 from .base import Broken, Imported, Run
 
@@ -78,14 +79,46 @@ def _is_known(record: Any) -> bool:
 def _runs(record: Any, place: str) -> list[Run]:
     """Return the runs of one record; raises Broken where it has no known form, or not what its form needs."""
     try:
-        if gemini.is_trace(record):
-            return [gemini.trace_run(record)]
-        if normalised.is_mine(record):
-            return [normalised.run(record)]
-        if gemini.is_contents(record):
-            return [gemini.contents_run(record, place)]
-        if chat.is_mine(record):
-            return list(chat.runs(record, place))
+        for _, importer in sorted(IMPORTERS.parts(), key=lambda part: part[0] in _OURS):
+            runs = importer(record, place)
+            if runs is not None:
+                return list(runs)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise Broken(f"broken record ({type(error).__name__}: {error})") from None
     raise Broken("unknown form")
+
+
+# --- the forms ------------------------------------------------------------------------------------------------
+
+# A function of a record and its place in the files: its runs, or None where the record is of another form. The first
+# one that takes a record counts. Raises Broken for a record of the form that lacks what the form needs.
+Importer = Callable[[Any, str], Sequence[Run] | None]
+IMPORTERS: Kind[Importer] = Kind("importer", "gemlab.importers", skip=2)
+
+
+@IMPORTERS.register
+def gemlab_traces(record: Any, place: str) -> Sequence[Run] | None:
+    """Read gemlab's own traces, a trial a line."""
+    return [gemini.trace_run(record)] if gemini.is_trace(record) else None
+
+
+@IMPORTERS.register
+def normalised_runs(record: Any, place: str) -> Sequence[Run] | None:
+    """Read the normalised form: `{id, source, model, success, end, segs}`, a run a line."""
+    return [normalised.run(record)] if normalised.is_mine(record) else None
+
+
+@IMPORTERS.register
+def gemini_contents(record: Any, place: str) -> Sequence[Run] | None:
+    """Read Gemini contents, or request bodies that hold them."""
+    return [gemini.contents_run(record, place)] if gemini.is_contents(record) else None
+
+
+@IMPORTERS.register
+def chat_messages(record: Any, place: str) -> Sequence[Run] | None:
+    """Read OpenAI chat messages, and the result files of tau-bench and tau2-bench."""
+    return list(chat.runs(record, place)) if chat.is_mine(record) else None
+
+
+# A user's own importer is asked before them: it may know better what its records are.
+_OURS = frozenset(f.__name__ for f in (gemlab_traces, normalised_runs, gemini_contents, chat_messages))
