@@ -26,8 +26,9 @@ from google import genai
 from google.genai import types
 
 from gemlab import backends, tasks
+from gemlab.agent.arm import Arm
 from gemlab.agent.loop import run
-from gemlab.agent.trial import Arm, Spec
+from gemlab.agent.trial import Spec
 from gemlab.backends.inprocess import StreamingASGITransport
 from gemlab.emulator.minds.scripted import Parameters
 

@@ -10,12 +10,16 @@ import difflib
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import re
 import sys
+import traceback
 import typing
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -23,6 +27,27 @@ T = TypeVar("T")
 
 class BadInput(ValueError):
     """Something the user gave cannot be used; the message is one line that says what and why."""
+
+
+def validated(kind: type[T], value: Any, what: str) -> T:
+    """Return a JSON value as a dataclass of the kind, checked by its types; raises BadInput with one line."""
+    import pydantic  # slow to import, and no command needs it only to say what it can do
+
+    try:
+        return pydantic.TypeAdapter(kind).validate_python(value)
+    except pydantic.ValidationError as error:
+        told = ["".join([f"{_place(e['loc'])}: " if e["loc"] else "", _message(e)]) for e in error.errors()]
+        raise BadInput(f"{what}: {'; '.join(told)}") from None
+
+
+def _place(location: Sequence[int | str]) -> str:
+    return ".".join(map(str, location))
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    text = str(error["msg"]).removeprefix("Value error, ")
+    text = f"{text[:1].lower()}{text[1:]}"
+    return text if error["type"] in ("missing", "unexpected_keyword_argument") else f"{text}, not {error['input']!r}"
 
 
 # --- names --------------------------------------------------------------------------------------------------
@@ -208,6 +233,31 @@ def first_line(part: Any) -> str:
     """Return the first line of a part's docstring, empty where it has none of its own."""
     text = getattr(part, "doc", "") or (part.__doc__ if part.__doc__ != type(part).__doc__ else "") or ""
     return inspect.cleandoc(text).partition("\n")[0]
+
+
+# --- files and lists -----------------------------------------------------------------------------------------
+
+
+def load_parts(files: Sequence[str | Path]) -> None:
+    """Run Python files whose decorators register parts; raises BadInput for a file that is not there or fails."""
+    for file in files:
+        path = Path(file).expanduser().resolve()
+        if not path.is_file():
+            raise BadInput(f"no file of parts {file}")
+        # Named by its path: run again, its parts take their own places and nobody else's.
+        name = f"gemlab_parts_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise BadInput(f"{file} is no Python file")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BadInput as error:
+            raise BadInput(f"{file}: {error}") from None
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            line = next((f.lineno for f in reversed(frames) if f.filename == str(path)), "?")
+            raise BadInput(f"{file}, line {line}: {type(error).__name__}: {error}") from None
 
 
 # --- arguments of parts -------------------------------------------------------------------------------------

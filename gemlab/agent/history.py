@@ -81,6 +81,10 @@ def server_state_stateless(contents: Sequence[Content]) -> list[Content]:
     return list(contents)
 
 
+STATEFUL, STATELESS = server_state.__name__, server_state_stateless.__name__
+BY_INTERACTIONS = (STATEFUL, STATELESS)
+
+
 def get(text: str, donor: Sequence[str] = ()) -> Strategy:
     """Return a strategy by its text, one that swaps with the `donor`'s signatures; raises BadInput."""
     strategy, name = STRATEGIES.find(text)

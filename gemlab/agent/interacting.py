@@ -13,20 +13,8 @@ from typing import Any
 from ..backends import Settings
 from ..wire import answers, interaction_steps
 from ..wire import contents as wire
-from .trial import Arm, Trial
-
-STATEFUL, STATELESS = "server_state", "server_state_stateless"
-NAMES = (STATEFUL, STATELESS)
-
-
-def check(arm: Arm) -> None:
-    """Raise ValueError where an arm prunes, rebuilds or streams what the Interactions API is to keep.
-
-    Nor does that API know a thinkingBudget.
-    """
-    for name, only in (("pruning", "none"), ("transport", "unary"), ("retry", "resend"), ("thinking", "on")):
-        if getattr(arm, name) != only:
-            raise ValueError(f"history {arm.history!r} goes with {name} {only!r} alone, not {getattr(arm, name)!r}")
+from .history import STATEFUL
+from .trial import Trial
 
 
 def body(trial: Trial, settings: Settings) -> dict[str, Any]:

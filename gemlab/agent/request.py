@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from ..wire.answers import Answer
 from ..wire.contents import Content
 from ..wire.families import Pin
 from . import history, interacting, pruning, retry
+from .arm import fallback
 from .summaries import Summarise
 from .trial import End, Spec, Trial
 
@@ -49,7 +49,7 @@ async def _ask(
     arm, model = trial.spec.arm, trial.model
     settings = _settings(task, trial.spec, len(trial.steps), final)
     started = time.perf_counter()
-    interaction = interacting.body(trial, settings) if arm.history in interacting.NAMES else None
+    interaction = interacting.body(trial, settings) if arm.history in history.BY_INTERACTIONS else None
     held = contents() if interaction is None else interaction_steps.contents_of(interaction)
     step: dict[str, Any] = {"contents": held, "request": None, "response": None, "failures": [], "model": model}
     trial.steps.append(step)
@@ -127,16 +127,6 @@ def _fall_back(trial: Trial, service: str) -> bool:
         trial.received.append({"role": "user", "parts": [{"text": trial.question}]})
     trial.model = other
     return True
-
-
-def fallback(text: str) -> tuple[str, str]:
-    """Return (rule, model) of a fallback's text, ("none", "") where there is none; raises ValueError."""
-    found = re.fullmatch(r"(same_family|any)\(([\w.-]+)\)", text)
-    if text == "none":
-        return "none", ""
-    if not found:
-        raise ValueError(f"unknown fallback {text!r}; known: none, same_family(MODEL), any(MODEL)")
-    return found[1], found[2]
 
 
 # --- the request's settings ---------------------------------------------------------------------------------

@@ -9,29 +9,11 @@ from typing import Any
 from ..guards.rounds import Round
 from ..tasks import Called
 from ..wire.contents import Content
+from .arm import Arm
 from .summaries import Summary
 
 # An unfinished one has a reason: max_steps, guard, empty or malformed.
 OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One setting of the factors, by name.
-
-    `transport`: unary or stream. `retry`: resend (the same bytes) or rebuild (the article's mistake: on an error
-    the conversation so far is reconstructed from names and arguments). `fallback`: none, same_family(MODEL) or
-    any(MODEL). `thinking`: on (as the model does by itself) or off (asked with a thinkingBudget of 0).
-    """
-
-    name: str
-    history: str = "preserve"
-    pruning: str = "none"
-    guard: str = "budget"
-    transport: str = "unary"
-    retry: str = "resend"
-    fallback: str = "none"
-    thinking: str = "on"
 
 
 @dataclass(frozen=True)

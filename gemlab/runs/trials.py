@@ -11,48 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from .. import guards, tasks
-from ..agent import history, interacting, loop, pruning, request
-from ..agent.trial import Arm, Spec
+from .. import tasks
+from ..agent import loop
+from ..agent.arm import Arm, ArmForm, arm
+from ..agent.trial import Spec
 from ..backends import Backend
 from ..wire import families
 from . import trace
 from .donors import Donors, given
 
-TRANSPORTS = ("unary", "stream")
-RETRIES = ("resend", "rebuild")
-THINKING = ("on", "off")
 # Outcomes after which a trial is done; a failed one is run again on resume.
 TERMINAL = ("completed", "wrong", "unfinished", "refused")
 
 
-def arm(value: str | dict[str, str]) -> Arm:
-    """Return an arm from its JSON form: a history strategy's name, or an object of Arm's fields.
-
-    Raises ValueError for unknown names.
-    """
-    if isinstance(value, str):
-        value = {"name": value, "history": value}
-    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-        raise ValueError(f"an arm is a strategy's name or an object of texts, not {value!r}")
-    unknown = set(value) - set(Arm.__dataclass_fields__)
-    if unknown or not value.get("name"):
-        raise ValueError(f"an arm has {', '.join(Arm.__dataclass_fields__)}; got {sorted(value)}")
-    made = Arm(**value)
-    history.get(made.history)
-    if made.history in interacting.NAMES:
-        interacting.check(made)
-    pruning.get(made.pruning)
-    guards.get(made.guard)
-    for name, known in (("transport", TRANSPORTS), ("retry", RETRIES), ("thinking", THINKING)):
-        if getattr(made, name) not in known:
-            raise ValueError(f"unknown {name} {getattr(made, name)!r}; known: {', '.join(known)}")
-    request.fallback(made.fallback)
-    return made
-
-
 def plan(
-    arms: Sequence[str | dict[str, str]],
+    arms: Sequence[ArmForm],
     task: str,
     model: str,
     instances: int,

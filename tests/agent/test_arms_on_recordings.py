@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gemlab.agent import history, interacting, pruning
+from gemlab.agent import history, pruning
 from gemlab.wire import contents as wire
 from gemlab.wire import families, rules
 
@@ -28,7 +28,7 @@ PRUNINGS = (
 )  # fmt: skip
 
 # The strategies that need neither a donor nor a server that keeps the history.
-PLAIN = [n for n in history.STRATEGIES.names() if n not in (*history.DONATED, *interacting.NAMES)]
+PLAIN = [n for n in history.STRATEGIES.names() if n not in (*history.DONATED, *history.BY_INTERACTIONS)]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends
-from gemlab.agent import history, interacting, loop
+from gemlab.agent import history, loop
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.runs import trials
 from gemlab.wire import contents, families, rules
@@ -18,7 +18,7 @@ S1, S2, S3 = (contents.encode_signature(bytes([n]) * 60) for n in (251, 252, 253
 DUMMY = "skip_thought_signature_validator"
 
 # The strategies that need neither a donor nor a server that keeps the history.
-PLAIN = [n for n in history.STRATEGIES.names() if n not in (*history.DONATED, *interacting.NAMES)]
+PLAIN = [n for n in history.STRATEGIES.names() if n not in (*history.DONATED, *history.BY_INTERACTIONS)]
 
 
 def user(text):

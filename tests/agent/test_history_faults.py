@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends, tasks
-from gemlab.agent import history, interacting
+from gemlab.agent import history
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.tasks import ecpm
 from gemlab.wire import answers, contents, families, rules
@@ -18,7 +18,7 @@ from gemlab.wire import answers, contents, families, rules
 S1, S2, S3 = (contents.encode_signature(bytes([n]) * 60) for n in (251, 252, 253))
 
 # The strategies that need neither a donor nor a server that keeps the history.
-PLAIN = [n for n in history.STRATEGIES.names() if n not in (*history.DONATED, *interacting.NAMES)]
+PLAIN = [n for n in history.STRATEGIES.names() if n not in (*history.DONATED, *history.BY_INTERACTIONS)]
 
 
 def user(text):

@@ -15,8 +15,9 @@ import pytest
 
 import gemlab
 from gemlab import backends
+from gemlab.agent.arm import Arm
 from gemlab.agent.loop import run
-from gemlab.agent.trial import Arm, Spec
+from gemlab.agent.trial import Spec
 from gemlab.emulator.app import create_app
 from gemlab.emulator.minds.view import Reply
 from gemlab.wire import contents as wire

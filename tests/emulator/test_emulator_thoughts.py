@@ -15,8 +15,9 @@ from google.genai import types
 
 from gemlab import backends
 from gemlab.agent import history
+from gemlab.agent.arm import Arm
 from gemlab.agent.loop import run
-from gemlab.agent.trial import Arm, Spec
+from gemlab.agent.trial import Spec
 from gemlab.emulator import signatures
 from gemlab.emulator.app import create_app
 from gemlab.emulator.minds import view

@@ -107,7 +107,7 @@ def test_no_key_and_no_header_gets_into_the_file(tmp_path, scripted):
         target = path.with_name(f"{name}.jsonl")
         trials.run(
             trials.plan(arms, "ecpm", "gemini-3.8-flash", 2),
-            backends.Backend("sim", client, DEVELOPER, None),
+            backends.ClientBackend("sim", client, DEVELOPER, None),
             target,
             progress=None,
         )
