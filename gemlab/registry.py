@@ -231,7 +231,7 @@ def _origin(part: Part[Any]) -> str:
 
 def first_line(part: Any) -> str:
     """Return the first line of a part's docstring, empty where it has none of its own."""
-    text = getattr(part, "doc", "") or (part.__doc__ if part.__doc__ != type(part).__doc__ else "") or ""
+    text = getattr(part, "doc", "") or part.__doc__ or ""
     return inspect.cleandoc(text).partition("\n")[0]
 
 

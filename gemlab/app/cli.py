@@ -56,6 +56,50 @@ def run(
     print(f"\nreport   {where / 'report.html'}\nsummary  {where / 'summary.json'}\ntraces   {traces}")
 
 
+@app.command("list")
+def list_(
+    kind: Annotated[
+        str, typer.Argument(help="studies, tasks, strategies, prunings, guards, rules, …; all if left out")
+    ] = "",
+    parts: Annotated[
+        list[str] | None, typer.Option(metavar="FILE", help="a Python file with parts of your own")
+    ] = None,
+) -> None:
+    """List what experiments and commands know by name, with a line on each."""
+    from .. import registry
+    from . import listing
+
+    registry.load_parts(parts or [])
+    print(listing.text(kind))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def notebook(
+    context: typer.Context,
+    folder: Annotated[str, typer.Option(metavar="DIR", help="where the copies go that you work with")] = "workbench",
+    fresh: Annotated[bool, typer.Option("--fresh", help="replace copies that you have changed")] = False,
+    copy_only: Annotated[bool, typer.Option("--copy-only", help="do not start JupyterLab")] = False,
+) -> None:
+    """Copy the notebooks into a working folder and open JupyterLab there, reachable from this computer only.
+
+    Further options go to JupyterLab.
+    """
+    import os
+    from pathlib import Path
+
+    from . import shipped
+
+    where = Path(folder).expanduser().resolve()
+    copied, left = shipped.copy_notebooks(where, fresh)
+    print(
+        f"{len(copied)} notebooks copied to {where}"
+        + (f"; left as you changed them: {', '.join(left)}" if left else "")
+    )
+    if not copy_only:
+        options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={where}", *context.args]
+        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *options])
+
+
 @app.command()
 def serve(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1; 0 takes a free one")] = 8787,

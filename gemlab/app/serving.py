@@ -19,7 +19,6 @@ _GRACE = 3
 
 def serve(port: int, model: str, profiles: Sequence[str], faults: str, record: str) -> None:
     """Serve until Ctrl-C; raises BadInput for unknown names, broken files and a port that cannot be had."""
-    import jsf  # noqa: F401 (seconds to import: before the first request, not within it)
     import uvicorn
 
     app = build(model, profiles, faults, record)

@@ -73,4 +73,5 @@ TASK = Task(
         lambda turns: (2, _answer),
     ),
     _instance,
+    doc="An archive that has nothing: every search is insufficient, and models loop.",
 )

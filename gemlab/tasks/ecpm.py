@@ -223,6 +223,7 @@ TASK = Task(
     DECLARATIONS,
     _PLAN,
     lambda seed: _instance(seed, (_ASK,)),
+    doc="Four dependent steps on ad revenue: fetch, estimate the range, find outliers, look up settings.",
 )
 TWO_TURNS = Task(
     "ecpm-two-turns",
@@ -230,4 +231,5 @@ TWO_TURNS = Task(
     DECLARATIONS,
     _PLAN,
     lambda seed: _instance(seed, (_ASK_RANGE, _ASK_DAYS)),
+    doc="The four steps of `ecpm` in two user turns.",
 )

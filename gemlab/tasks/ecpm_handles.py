@@ -136,4 +136,5 @@ TASK = Task(
     DECLARATIONS,
     Plan(_STEPS, lambda turns: (4, _answer), conclude=lambda facts: "All 4 done: answer."),
     _instance,
+    doc="The four steps of `ecpm` with short references in place of lists, for small models.",
 )

@@ -55,4 +55,5 @@ TASK = Task(
     DECLARATIONS,
     Plan((PlanStep("get_sales_report", "the report has the number", _store),), lambda turns: (1, _answer)),
     _instance,
+    doc="A report from a service that is down at first: the same call again, as it should be.",
 )

@@ -74,4 +74,5 @@ TASK = Task(
     DECLARATIONS,
     Plan((PlanStep("list_orders", "the order may be on this page", _cursor, _is_found),), lambda turns: (1, _answer)),
     _instance,
+    doc="An order on a late page: the same tool again, each time with the next cursor.",
 )

@@ -77,4 +77,5 @@ TASK = Task(
     ),
     _instance,
     {"get_export_state": Identity(polling=True)},
+    doc="An export that finishes late: its state is asked for again and again, as it should be.",
 )

@@ -90,4 +90,5 @@ TASK = Task(
         conclude=lambda facts: f"All {_stops(facts.text)} stops done: answer.",
     ),
     _instance,
+    doc="A parcel followed stop by stop: only the count of steps tells when it is over.",
 )

@@ -121,4 +121,5 @@ TASK = Task(
         lambda turns: (2, _answer),
     ),
     _instance,
+    doc="Web search over a small offline corpus: a second query finds the fact.",
 )

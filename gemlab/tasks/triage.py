@@ -126,4 +126,5 @@ TASK = Task(
         conclude=lambda facts: f"{_down(facts)} restarted, all done: answer.",
     ),
     _instance,
+    doc="Three hosts, one of which is down: steps that look alike.",
 )

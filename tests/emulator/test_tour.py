@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gemlab import backends
 from gemlab.agent import history
-from gemlab.emulator.minds import tour
+from gemlab.emulator.minds import arguments
 from gemlab.wire import contents as wire
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -89,18 +89,20 @@ SCHEMAS = [
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["integer", "array", "enum", "nullable"])
 def test_the_apis_own_schema_spelling_is_understood(schema):
-    made = tour.arguments({"name": "f", "parameters": schema}, "1")
-    assert jsonschema.Draft202012Validator(tour.json_schema({"parameters": schema})).is_valid(made)
+    made = arguments.arguments({"name": "f", "parameters": schema}, "1")
+    assert jsonschema.Draft202012Validator(arguments.json_schema({"parameters": schema})).is_valid(made)
     assert set(made) == set(schema["required"])
 
 
 def test_the_schemas_own_example_comes_first():
     schema = {**CITY, "examples": [{"city": 5}, {"city": "Oslo"}]}
-    assert tour.arguments({"name": "f", "parametersJsonSchema": schema}, "1") == {"city": "Oslo"}
+    assert arguments.arguments({"name": "f", "parametersJsonSchema": schema}, "1") == {"city": "Oslo"}
 
 
 def test_the_same_seed_gives_the_same_arguments():
-    made = [tour.arguments({"name": "f", "parametersJsonSchema": CITY}, seed) for seed in ("1", "1", "2", "3", "4")]
+    made = [
+        arguments.arguments({"name": "f", "parametersJsonSchema": CITY}, seed) for seed in ("1", "1", "2", "3", "4")
+    ]
     assert made[0] == made[1] and any(m != made[0] for m in made)
 
 
@@ -132,5 +134,5 @@ SCHEMA = st.recursive(
 @given(st.dictionaries(st.sampled_from("xyz"), SCHEMA, max_size=3))
 def test_made_arguments_fit_their_schema(properties):
     schema = {"type": "object", "properties": properties, "required": sorted(properties)}
-    made = tour.arguments({"name": "f", "parametersJsonSchema": schema}, "1")
+    made = arguments.arguments({"name": "f", "parametersJsonSchema": schema}, "1")
     assert jsonschema.Draft202012Validator(schema).is_valid(made)

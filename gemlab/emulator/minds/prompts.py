@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .tour import json_schema
+from .arguments import json_schema
 from .view import Reply, SeenCall, SeenStep, View
 
 Message = dict[str, str]

@@ -7,16 +7,12 @@ back, so that a client sees what its handling of the history does.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
 from ...wire import contents as wire
+from .arguments import NoArguments, arguments
 from .view import Reply, View
-
-
-class NoArguments(ValueError):
-    """No arguments that fit a function's schema could be made."""
 
 
 class TourModel:
@@ -57,72 +53,3 @@ def _report(view: View) -> str:
         f"The tour is over: {len(calls)} calls in {len(steps)} steps, {failed} of them failed, {unanswered} "
         f"unanswered. The thoughts of {back} of {len(steps)} steps came back."
     )
-
-
-# --- arguments ----------------------------------------------------------------------------------------------
-
-
-def arguments(declaration: Mapping[str, Any], seed: str) -> dict[str, Any]:
-    """Return arguments that fit a declaration's schema, the same for the same seed.
-
-    The schema's own example comes first, then one made by rule. Raises NoArguments where neither fits.
-    """
-    import jsonschema
-
-    schema = json_schema(declaration)
-    made = [e for e in _examples(schema) if isinstance(e, dict)] or [_generated(schema, seed)]
-    try:
-        validator = jsonschema.Draft202012Validator(schema)
-        fitting = next((e for e in made if e is not None and validator.is_valid(e)), None)
-    except Exception as error:  # a schema can be broken in ways that only using it shows
-        raise NoArguments(f"{declaration['name']}: its schema cannot be used ({type(error).__name__})") from None
-    if fitting is None:
-        raise NoArguments(f"{declaration['name']}: no arguments found that fit its schema")
-    return fitting
-
-
-def json_schema(declaration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a declaration's parameters as JSON schema, from either of the API's two spellings of it."""
-    schema = declaration.get("parametersJsonSchema") or _from_openapi(declaration.get("parameters")) or {}
-    return {"type": "object", **schema} if isinstance(schema, dict) else {"type": "object"}
-
-
-def _from_openapi(schema: Any) -> Any:
-    """Return the API's OpenAPI subset as JSON schema: types in lower case, `nullable` as a null type."""
-    if isinstance(schema, list):
-        return [_from_openapi(s) for s in schema]
-    if not isinstance(schema, dict):
-        return schema
-    out = {}
-    for key, value in schema.items():
-        if key == "type" and isinstance(value, str):
-            out[key] = value.lower()
-        elif key in ("properties", "$defs") and isinstance(value, dict):
-            out[key] = {name: _from_openapi(s) for name, s in value.items()}
-        elif key in ("enum", "example", "default"):
-            out[key] = value
-        elif key in ("minItems", "maxItems", "minLength", "maxLength") and isinstance(value, str):
-            out[key] = int(value)  # int64 travels as text
-        elif key not in ("nullable", "propertyOrdering"):
-            out[key] = _from_openapi(value)
-    if schema.get("nullable") and "type" in out:
-        out["type"] = [out["type"], "null"]
-    return out
-
-
-def _examples(schema: Mapping[str, Any]) -> list[Any]:
-    found = schema.get("examples")
-    return [*(found if isinstance(found, list) else []), *([schema["example"]] if "example" in schema else [])]
-
-
-def _generated(schema: dict[str, Any], seed: str) -> dict[str, Any] | None:
-    from jsf import JSF
-
-    kept = random.getstate()  # the generator draws from the module's own stream
-    try:
-        random.seed(seed)
-        return JSF(schema).generate()
-    except Exception:  # it covers most of JSON schema, not all; what it cannot make is told, not guessed
-        return None
-    finally:
-        random.setstate(kept)
