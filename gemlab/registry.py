@@ -6,12 +6,14 @@ A part is registered by decorator or call, ours like a user's, and asked for by 
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import re
 import sys
 import traceback
@@ -33,8 +35,15 @@ def validated(kind: type[T], value: Any, what: str) -> T:
     """Return a JSON value as a dataclass of the kind, checked by its types; raises BadInput with one line."""
     import pydantic  # slow to import, and no command needs it only to say what it can do
 
+    known = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else None
+    unknown = sorted(set(value) - set(known)) if known and isinstance(value, Mapping) else None
+    if known and unknown:
+        raise BadInput(f"{what}: unknown {', '.join(map(str, unknown))}; known: {', '.join(known)}")
     try:
-        return pydantic.TypeAdapter(kind).validate_python(value)
+        # By way of JSON, where a list may become a tuple but a text never a number.
+        return pydantic.TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
+    except TypeError as error:
+        raise BadInput(f"{what}: {error}") from None
     except pydantic.ValidationError as error:
         told = ["".join([f"{_place(e['loc'])}: " if e["loc"] else "", _message(e)]) for e in error.errors()]
         raise BadInput(f"{what}: {'; '.join(told)}") from None
@@ -254,7 +263,7 @@ def load_parts(files: Sequence[str | Path]) -> None:
             spec.loader.exec_module(module)
         except BadInput as error:
             raise BadInput(f"{file}: {error}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             frames = traceback.extract_tb(error.__traceback__)
             line = next((f.lineno for f in reversed(frames) if f.filename == str(path)), "?")
             raise BadInput(f"{file}, line {line}: {type(error).__name__}: {error}") from None
