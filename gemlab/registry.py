@@ -22,7 +22,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import pydantic
 
 T = TypeVar("T")
 
@@ -41,22 +44,23 @@ def validated(kind: type[T], value: Any, what: str) -> T:
         raise BadInput(f"{what}: unknown {', '.join(map(str, unknown))}; known: {', '.join(known)}")
     try:
         # By way of JSON, where a list may become a tuple but a text never a number.
-        return pydantic.TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
-    except TypeError as error:
+        return pydantic.TypeAdapter(kind).validate_json(json.dumps(value, allow_nan=False), strict=True)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, pydantic.ValidationError):
+            raise BadInput(f"{what}: {_told(error)}") from None
         raise BadInput(f"{what}: {error}") from None
-    except pydantic.ValidationError as error:
-        told = ["".join([f"{_place(e['loc'])}: " if e["loc"] else "", _message(e)]) for e in error.errors()]
-        raise BadInput(f"{what}: {'; '.join(told)}") from None
 
 
-def _place(location: Sequence[int | str]) -> str:
-    return ".".join(map(str, location))
+def _told(error: pydantic.ValidationError) -> str:
+    places = [".".join(map(str, each["loc"])) for each in error.errors()]
+    messages = [_message(each) for each in error.errors()]
+    return "; ".join(f"{p}: {m}" if p else m for p, m in zip(places, messages, strict=True))
 
 
 def _message(error: Mapping[str, Any]) -> str:
     text = str(error["msg"]).removeprefix("Value error, ")
     text = f"{text[:1].lower()}{text[1:]}"
-    return text if error["type"] in ("missing", "unexpected_keyword_argument") else f"{text}, not {error['input']!r}"
+    return text if error["type"] in ("missing", "value_error") else f"{text}, not {error['input']!r}"
 
 
 # --- names --------------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..registry import validated
 from ..wire.families import VERTEX, Profile
 from . import errors
 from .errors import ApiError
@@ -51,27 +52,19 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"unknown fault {self.kind!r}; known: {', '.join(KINDS)}")
+            raise ValueError(f"unknown kind {self.kind!r}; known: {', '.join(KINDS)}")
         if not 0 <= self.probability <= 1:
-            raise ValueError(f"fault {self.kind}: probability {self.probability} is not within 0 and 1")
-        if (self.step or 1) < 1 or self.times < 1 or self.after < 0 or self.seconds < 0:
-            raise ValueError(f"fault {self.kind}: step and times start at 1, after and seconds at 0")
+            raise ValueError(f"probability {self.probability} is not within 0 and 1")
+        if (1 if self.step is None else self.step) < 1 or self.times < 1 or self.after < 0 or self.seconds < 0:
+            raise ValueError("step and times start at 1, after and seconds at 0")
         if (self.kind == "served_model") != bool(self.served):
-            raise ValueError(f"fault {self.kind}: served names the other model of served_model, and only of it")
+            raise ValueError("served names the other model of served_model, and only of it")
 
 
 def fault(value: Mapping[str, Any]) -> Fault:
-    """Return a fault from its JSON form; raises ValueError for unknown fields, kinds and types."""
-    kinds = {f.name: f.type for f in fields(Fault)}
-    unknown = set(value) - set(kinds)
-    if unknown or "kind" not in value:
-        raise ValueError(f"a fault has kind and {', '.join(list(kinds)[1:])}; got {', '.join(sorted(value))}")
-    for name, given in value.items():
-        text = name in ("kind", "served", "model")
-        number = isinstance(given, int | float) and not isinstance(given, bool)
-        if (text and not isinstance(given, str)) or (not text and not number):
-            raise ValueError(f"fault: {name} is {given!r}, not a {'text' if text else 'number'}")
-    return Fault(**value)
+    """Return a fault from its JSON form; raises BadInput for unknown fields, kinds and types."""
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    return validated(Fault, value, f"fault {kind}" if kind in KINDS else "fault")
 
 
 def load(path: Path) -> list[Fault]:

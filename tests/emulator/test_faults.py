@@ -116,14 +116,18 @@ def test_faults_come_with_their_probability_and_are_the_same_for_the_same_seed()
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"kind": "fire"}, "unknown fault"),
-        ({"kind": "503", "probabilty": 1}, "a fault has"),
+        ({"kind": "fire"}, "unknown kind 'fire'; known: 429"),
+        ({"kind": "503", "probabilty": 1}, "fault 503: unknown probabilty; known: kind, probability"),
         ({"kind": "503", "probability": 2}, "within 0 and 1"),
         ({"kind": "503", "times": 0}, "start at 1"),
-        ({"kind": "503", "times": "many"}, "not a number"),
+        ({"kind": "503", "times": "many"}, "times: input should be a valid integer, not 'many'"),
+        ({"kind": "503", "times": 1.5}, "times: input should be a valid integer"),
+        ({"kind": "slow", "seconds": float("inf")}, "fault slow: Out of range float values"),
+        ({"kind": "503", "probability": float("nan")}, "Out of range float values"),
+        ({"kind": "503", "step": 0}, "start at 1"),
         ({"kind": "served_model"}, "served"),
         ({"kind": "503", "served": "gemini-4-argon"}, "served"),
-        ({"probability": 1}, "a fault has"),
+        ({"probability": 1}, "fault: kind: field required"),
     ],
 )
 def test_a_broken_fault_is_one_clear_line(table, words):
