@@ -7,44 +7,40 @@ the contents that the steps stand for, so that metrics and checkers read it like
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from ..backends import Settings
-from ..wire import answers, interaction_steps
-from ..wire import contents as wire
+from ..wire import interaction_steps
+from .arm import Arm
 from .history import STATEFUL
-from .trial import Trial
+from .step import Step
 
 
-def body(trial: Trial, settings: Settings) -> dict[str, Any]:
-    """Return the interaction to create now, with the settings of a generateContent request.
+def body(steps: Sequence[Step], arm: Arm, settings: Settings) -> dict[str, Any]:
+    """Return the interaction to create now: the newest of a conversation's steps, which has no answer yet.
 
     All settings go out every time: they hold for one interaction.
     """
-    before = dict(_answered(trial))
-    newest = max(before, default=None)
-    chained = trial.spec.arm.history == STATEFUL
-    start = newest + 1 if chained and newest is not None else trial.since
-    steps = [
-        step
-        for index, content in enumerate(trial.received[start:], start)
-        for step in (before[index]["steps"] if index in before else interaction_steps.steps([content]))
-    ]
-    previous = {"previous_interaction_id": before[newest]["id"]} if chained and newest is not None else {}
-    return {"model": trial.model, "input": steps, "store": chained, **_settings(settings), **previous}
+    model = steps[-1].model
+    chained = arm.history == STATEFUL
+    newest = max((i for i, step in enumerate(steps) if step.kept), default=None)
+    sent: list[dict[str, Any]] = []
+    previous: dict[str, Any] = {}
+    if chained and newest is not None:
+        previous = {"previous_interaction_id": _interaction(steps[newest])["id"]}
+        sent += interaction_steps.steps(steps[newest].after)
+        steps = steps[newest + 1 :]
+    for step in steps:
+        sent += interaction_steps.steps(step.messages)
+        sent += [*_interaction(step)["steps"], *interaction_steps.steps(step.after)] if step.kept else []
+    return {"model": model, "input": sent, "store": chained, **_settings(settings), **previous}
 
 
-def _answered(trial: Trial) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the index of each answer of the conversation with the interaction that it came in, newest first.
-
-    Not every answer is in the history: an empty one that was asked for again is not.
-    """
-    came = iter([step["response"] for step in reversed(trial.steps) if step["response"]])
-    for index in range(len(trial.received) - 1, trial.since - 1, -1):
-        content = trial.received[index]
-        if wire.is_model(content):
-            yield index, next(one for one in came if answers.of(one).content == content)
+def _interaction(step: Step) -> dict[str, Any]:
+    """Return the body of a step's interaction: it comes as one, never as a stream."""
+    assert isinstance(step.response, dict)
+    return step.response
 
 
 def _settings(settings: Settings) -> dict[str, Any]:

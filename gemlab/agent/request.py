@@ -1,95 +1,147 @@
-"""One request of a trial: derived from what was received, sent, resent as it was, or handed to another model."""
+"""One request of a trial: derived from the steps before it, sent, resent as it was, or handed to another model."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from .. import registry
 from ..backends import ApiFailure, Backend, Exchange, Refused, Settings
 from ..tasks import Task
-from ..wire import answers, families, interaction_steps
-from ..wire import contents as wire
-from ..wire.answers import Answer
+from ..wire import families, interaction_steps
 from ..wire.contents import Content
-from ..wire.families import Pin
-from . import history, interacting, pruning, retry
+from . import history, history_faults, interacting, pruning, retry, summaries
+from . import step as views
 from .arm import fallback
-from .summaries import Summarise
+from .step import Step
+from .summaries import Due, Summarise
 from .trial import End, Spec, Trial
 
 
-async def ask(backend: Backend, trial: Trial, task: Task, final: bool = False) -> Answer:
-    """Send the request that the arm makes of the history, resending and falling back as it says; keep the step.
+async def ask(
+    backend: Backend, trial: Trial, task: Task, messages: tuple[Content, ...] = (), final: bool = False
+) -> Step:
+    """Send the request that the arm makes of the trial's steps and the new `messages`; return its step once answered.
 
-    Raises End where the API refuses or stays away.
+    Every request is kept as a step, a summary's that is due first and one that another model is asked again after.
+    `final`: a text is asked for, without calls. Raises End where the API refuses or stays away.
     """
-    await _summarise(backend, trial, task)
-    trial.forced |= final
-    return await _answered(backend, trial, task, lambda: view(trial), final)
-
-
-async def _answered(
-    backend: Backend, trial: Trial, task: Task, contents: Callable[[], list[Content]], final: bool
-) -> Answer:
+    draft = Step(trial.model, messages)
     while True:
-        try:
-            return await _ask(backend, trial, task, contents, final)
-        except Refused as error:
-            raise End("refused", None, str(error)) from None
-        except ApiFailure as error:
-            if not _fall_back(trial, backend.service):
-                raise End("failed", None, str(error)) from None
+        step, failure = await _sent(backend, trial, task, draft, final)
+        trial.steps.append(step)
+        if failure is not None:
+            draft = _fallen_back(trial, backend.service, failure)
+        elif step.purpose == "answer":
+            return step
+        else:
+            _check_summary(step)
+            draft = Step(step.model)
 
 
-async def _ask(
-    backend: Backend, trial: Trial, task: Task, contents: Callable[[], list[Content]], final: bool
-) -> Answer:
-    arm, model = trial.spec.arm, trial.model
-    settings = _settings(task, trial.spec, len(trial.steps), final)
-    started = time.perf_counter()
-    interaction = interacting.body(trial, settings) if arm.history in history.BY_INTERACTIONS else None
-    held = contents() if interaction is None else interaction_steps.contents_of(interaction)
-    step: dict[str, Any] = {"contents": held, "request": None, "response": None, "failures": [], "model": model}
-    trial.steps.append(step)
-
-    def send() -> Awaitable[Exchange]:
-        if interaction is not None:
-            return backend.interact(interaction)
-        return backend.send(model, step["contents"], settings, arm.transport == "stream")
-
-    def again() -> None:
-        if arm.retry == "rebuild":
-            trial.rebuilt = len(trial.received)
-            step["contents"] = contents()
-
+def _check_summary(step: Step) -> None:
     try:
-        exchange, step["failures"] = await retry.resend(send, again)
-    except ApiFailure as error:
-        step["request"], step["failures"] = error.sent, error.failures
-        raise
-    finally:
-        step["seconds"] = time.perf_counter() - started
-    step["request"], step["response"] = exchange.request, exchange.response
-    answer = answers.of(exchange.response)
-    step["pin"] = Pin(model, answer.served)
-    return answer
+        summaries.of(step)
+    except ValueError as error:
+        raise End("unfinished", "empty", str(error)) from None
 
 
-def view(trial: Trial) -> list[Content]:
-    """Return the contents to send now: what was received, as the arm's strategy and pruning show it."""
-    shown, summarise = _shown(trial), _summariser(trial)
+async def _sent(backend: Backend, trial: Trial, task: Task, draft: Step, final: bool) -> tuple[Step, ApiFailure | None]:
+    """Send what a draft (model and messages) becomes; return its step and, where nobody answered, why."""
+    arm, steps = trial.spec.arm, views.conversation([*trial.steps, draft])
+    due = _due(trial, steps)
+    settings = _settings(task, trial.spec, len(trial.steps), final or due is not None)
+    started = time.perf_counter()
+    first = _handed(trial, steps, due, settings)
+
+    def handed(attempt: int) -> dict[str, Any]:
+        rebuilds = attempt > 0 and arm.retry == "rebuild" and due is None
+        return {"contents": view(trial, steps, again=True)} if rebuilds else first
+
+    def send(attempt: int) -> Awaitable[Exchange]:
+        body = handed(attempt)
+        if "input" in body:
+            return backend.interact(body)
+        return backend.send(draft.model, body["contents"], settings, arm.transport == "stream")
+
+    exchange, failures = await retry.resend(send)
+    request = exchange.request if exchange else failures[-1].sent
+    last = len(failures) - (exchange is None)
+    request, contents = _carried(request, handed(last))
+    step = replace(
+        draft,
+        contents=contents,
+        request=request,
+        response=exchange.response if exchange else None,
+        failures=[retry.describe(f) for f in failures],
+        seconds=time.perf_counter() - started,
+        covers=due.steps if due else 0,
+        final=settings.mode == "NONE",
+    )
+    return step, None if exchange else failures[-1]
+
+
+def _handed(trial: Trial, steps: Sequence[Step], due: Due | None, settings: Settings) -> dict[str, Any]:
+    """Return what the client gets: a whole interaction, or the contents of a request."""
+    if trial.spec.arm.history in history.BY_INTERACTIONS:
+        return interacting.body(steps, trial.spec.arm, settings)
+    return {"contents": due.contents if due else view(trial, steps)}
+
+
+def _carried(request: dict[str, Any] | None, handed: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Content]]:
+    """Return a request's body and the contents in it, as on the wire; where nothing went out, the contents handed over.
+
+    What is on the wire just as it was handed over is kept as the same objects, not once more for every request.
+    """
+    key = "input" if "input" in handed else "contents"
+    if request is not None and request.get(key) == handed[key]:
+        request = {**request, key: handed[key]}
+    body = request or handed
+    return request, interaction_steps.contents_of(body) if key == "input" else body.get("contents", [])
+
+
+# --- what goes out ------------------------------------------------------------------------------------------
+
+
+def view(trial: Trial, steps: Sequence[Step], again: bool = False) -> list[Content]:
+    """Return the contents to send for the newest of a conversation's steps, as the arm's strategy and pruning show it.
+
+    `again`: after a failure, by an arm that then rebuilds all that it has.
+    """
+    shown, summarise = _shown(trial, steps, again), _summariser(trial)
     if summarise:
-        return summarise.apply(shown, trial.summaries)
+        return summarise.apply(shown, _summaries(steps))
     return pruning.get(trial.spec.arm.pruning)(shown)
 
 
-def _shown(trial: Trial) -> list[Content]:
-    cut = max(trial.rebuilt - trial.since, 0)
-    received = trial.received[trial.since :]
-    received = history.closed([*history.rebuild(received[:cut]), *received[cut:]])
-    return history.get(trial.spec.arm.history, trial.donor)(received)
+def _shown(trial: Trial, steps: Sequence[Step], again: bool = False) -> list[Content]:
+    contents = views.received(steps)
+    if trial.spec.arm.retry == "rebuild":
+        contents = _rebuilt(contents, steps, again)
+    return history.get(trial.spec.arm.history, trial.donor)(history.closed(contents))
+
+
+def _rebuilt(contents: list[Content], steps: Sequence[Step], again: bool) -> list[Content]:
+    """Rebuild all that stood in the history when a request was sent again the last time."""
+    newest = next((i for i in reversed(range(len(steps))) if steps[i].resent), None)
+    if again:
+        newest = len(steps) - 1
+    if newest is None:
+        return contents
+    cut = len(views.received(steps[:newest])) + len(steps[newest].messages)
+    return [*history_faults.rebuild(contents[:cut]), *contents[cut:]]
+
+
+def _due(trial: Trial, steps: Sequence[Step]) -> Due | None:
+    """Return the summary that the arm's pruning wants first, if any."""
+    summarise = _summariser(trial)
+    return summarise.request(_shown(trial, steps), _summaries(steps)) if summarise else None
+
+
+def _summaries(steps: Sequence[Step]) -> list[summaries.Summary]:
+    return [summaries.of(s) for s in steps if s.purpose == "summary" and s.answer]
 
 
 def _summariser(trial: Trial) -> Summarise | None:
@@ -97,36 +149,23 @@ def _summariser(trial: Trial) -> Summarise | None:
     return Summarise(int(name.args[0])) if name.base == "summarise" else None
 
 
-async def _summarise(backend: Backend, trial: Trial, task: Task) -> None:
-    """Ask for a summary where the arm's pruning wants one: a request like any other, kept as a step."""
-    summarise = _summariser(trial)
-    due = summarise.request(_shown(trial), trial.summaries) if summarise else None
-    if due is None:
-        return
-    answer = await _answered(backend, trial, task, lambda: due.contents, True)
-    try:
-        trial.summaries.append(due.answered(wire.answer_text(answer.content) if answer.content else ""))
-    except ValueError as error:
-        raise End("unfinished", "empty", str(error)) from None
-
-
 # --- falling back -------------------------------------------------------------------------------------------
 
 
-def _fall_back(trial: Trial, service: str) -> bool:
-    """Turn to the arm's other model, once; tell whether there is one.
+def _fallen_back(trial: Trial, service: str, failure: ApiFailure) -> Step:
+    """Return the next request's draft, to the arm's other model; raises End where there is none.
 
     `same_family` takes the conversation along only within family and service; else it begins a new one with the
     newest message. `any` takes it along whatever that does to the signatures in it.
     """
+    if isinstance(failure, Refused):
+        raise End("refused", None, str(failure))
     rule, other = fallback(trial.spec.arm.fallback)
     if not other or trial.model == other:
-        return False
+        raise End("failed", None, str(failure))
     if rule == "same_family" and not families.same_issuer(trial.model, other, service):
-        trial.since, trial.summaries = len(trial.received), []
-        trial.received.append({"role": "user", "parts": [{"text": trial.question}]})
-    trial.model = other
-    return True
+        return Step(other, (views.user(views.question(trial.steps)),), anew=True)
+    return Step(other)
 
 
 # --- the request's settings ---------------------------------------------------------------------------------

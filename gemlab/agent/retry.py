@@ -1,4 +1,4 @@
-"""Resending the same request: what failed on the way is sent again as it was, nothing is rebuilt."""
+"""Resending a request: what may pass is waited out and sent again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import tenacity
 
-from ..backends import ApiFailure, Unavailable
+from ..backends import ApiFailure, Exchange, Unavailable
 
 ATTEMPTS = 5
 _LONGEST = 60.0
@@ -21,14 +21,14 @@ def server_delay(error: BaseException | None) -> float | None:
     said = error.body.get("error") if isinstance(error, Unavailable) else None
     for detail in (said.get("details") or []) if isinstance(said, dict) else []:
         if str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
-            found = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
-            return float(found[1]) if found else None
+            seconds = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
+            return float(seconds[1]) if seconds else None
     return None
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
     """Wait as long as the server asks, else exponentially with jitter."""
-    asked = server_delay(state.outcome.exception())
+    asked = server_delay(state.outcome.exception()) if state.outcome else None
     return asked if asked is not None else tenacity.wait_exponential_jitter(0.5, _LONGEST, jitter=0.5)(state)
 
 
@@ -38,30 +38,30 @@ def _worth_it(error: BaseException) -> bool:
 
 
 async def resend(
-    send: Callable[[], Awaitable[Any]], again: Callable[[], None] = lambda: None, attempts: int = ATTEMPTS
-) -> tuple[Any, list[dict[str, Any]]]:
-    """Call `send` until it answers; return the answer and what failed before it. `again` is called in between.
+    send: Callable[[int], Awaitable[Exchange]], attempts: int = ATTEMPTS
+) -> tuple[Exchange | None, list[ApiFailure]]:
+    """Call `send` with the number of the attempt, from 0, until it answers; return the answer and what failed before.
 
-    What may pass (Unavailable) is tried again up to `attempts` times, unless the server asks for more than
-    PATIENCE seconds; nothing else is. Raises the last ApiFailure, with all of them in its `failures`.
+    What may pass (Unavailable) is tried again up to `attempts` times, unless the server asks for more than PATIENCE
+    seconds; nothing else is. Without an answer in the end it is None, and the last failure tells why.
     """
-    failures: list[dict[str, Any]] = []
+    failures: list[ApiFailure] = []
     retrying = tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(_worth_it),
         stop=tenacity.stop_after_attempt(attempts),
         wait=_wait,
         reraise=True,
     )
-    async for attempt in retrying:
-        if failures:
-            again()
-        with attempt:
-            try:
-                return await send(), failures
-            except ApiFailure as error:
-                failures.append(describe(error))
-                error.failures = failures
-                raise
+    try:
+        async for attempt in retrying:
+            with attempt:
+                try:
+                    return await send(len(failures)), failures
+                except ApiFailure as error:
+                    failures.append(error)
+                    raise
+    except ApiFailure:
+        return None, failures
     raise AssertionError("unreachable: the last failure is raised")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..wire import contents as wire
 from ..wire.contents import Content
 from .pruning import AtLeast1, cannot_prune
+from .step import Step
 
 ASK = (
     "Summarise the work so far for your own use: what was asked, what each call found, with every value that "
@@ -35,6 +36,15 @@ class Summary:
     steps: int
     text: str
 
+    def __post_init__(self) -> None:
+        if not self.text:
+            raise ValueError("the model answered nothing where a summary was asked for")
+
+
+def of(step: Step) -> Summary:
+    """Return the summary that a step's answer is; raises ValueError for an empty one."""
+    return Summary(step.covers, step.text.strip())
+
 
 @dataclass(frozen=True)
 class Due:
@@ -45,8 +55,6 @@ class Due:
 
     def answered(self, text: str) -> Summary:
         """Return the summary that the answer's text makes; raises ValueError for an empty one."""
-        if not text.strip():
-            raise ValueError("the model answered nothing where a summary was asked for")
         return Summary(self.steps, text.strip())
 
 

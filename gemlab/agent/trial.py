@@ -1,16 +1,16 @@
-"""What a trial is: its setting, and its state as it runs."""
+"""What a trial is: its setting, and its steps as it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..guards.rounds import Round
 from ..tasks import Called
 from ..wire.contents import Content
+from . import step as views
 from .arm import Arm
-from .summaries import Summary
+from .step import Step
 
 # An unfinished one has a reason: max_steps, guard, empty or malformed.
 OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")
@@ -34,34 +34,44 @@ class Spec:
 
 @dataclass
 class Trial:
-    """A trial as it runs: `received` holds the contents as they came (and our messages and responses).
+    """A trial as it runs: its steps, and what they do not tell.
 
-    `model`: the one asked now, another than the spec's after a fallback. `since`: where the
-    conversation begins, after a fallback that began a new one. `rebuilt`: how many of the contents a
-    retry has reconstructed. `summaries`: the model's own, of its old steps. `question`: the newest user message.
     `donor`: the signatures that go out in the place of its own, where the history strategy swaps them.
     """
 
     spec: Spec
-    received: list[Content] = field(default_factory=list)
-    rounds: list[Round] = field(default_factory=list)
-    called: list[Called] = field(default_factory=list)
-    question: str = ""
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    donor: Sequence[str] = ()
+    steps: list[Step] = field(default_factory=list)
     outcome: str = "failed"
     reason: str | None = None
     detail: str | None = None
     answer: str | None = None
-    forced: bool = False
     seconds: float = 0.0
-    model: str = ""
-    since: int = 0
-    rebuilt: int = 0
-    summaries: list[Summary] = field(default_factory=list)
-    donor: Sequence[str] = ()
 
-    def __post_init__(self) -> None:
-        self.model = self.model or self.spec.model
+    @property
+    def model(self) -> str:
+        """The model asked last: another than the spec's after a fallback."""
+        return self.steps[-1].model if self.steps else self.spec.model
+
+    @property
+    def received(self) -> list[Content]:
+        """The history as it came."""
+        return views.received(self.steps)
+
+    @property
+    def called(self) -> list[Called]:
+        """The executed calls, in order."""
+        return views.called(self.steps)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The newest turn as guards see it, without what tools declare."""
+        return views.rounds(views.turns(self.steps)[-1], {}) if self.steps else []
+
+    @property
+    def forced(self) -> bool:
+        """Tell whether a final answer was forced."""
+        return views.is_forced(self.steps)
 
 
 class End(Exception):

@@ -131,7 +131,7 @@ def show(
     from ..runs import trace
     from . import experiments
 
-    found = [t for t in trace.read(Path(traces)) if t["trial"].startswith(trial)]
+    found = [t for t in trace.read(Path(traces)) if t.trial.startswith(trial)]
     if not found:
         raise experiments.BadInput(f"{traces}: no trial that begins with {trial!r}")
     print("\n\n".join(timeline.text(one) for one in found))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -28,6 +28,11 @@ class Verdict:
     text: str
     call: int | None = None
     place: Place = "response"
+
+
+def blocked(verdicts: Iterable[Verdict]) -> frozenset[int]:
+    """Return the indices of the calls that a guard answered in their tool's place."""
+    return frozenset(v.call or 0 for v in verdicts if v.kind == "block")
 
 
 class Seen(NamedTuple):
@@ -90,6 +95,6 @@ class Round:
         )
 
     def _results(self) -> list[Any]:
-        blocked = {v.call for v in self.verdicts if v.kind == "block"}
-        known = [None if i in blocked else result for i, result in enumerate(self.results)]
+        stopped = blocked(self.verdicts)
+        known = [None if i in stopped else result for i, result in enumerate(self.results)]
         return known + [None] * (len(self.calls) - len(known))

@@ -11,6 +11,7 @@ from IPython.display import Image
 from matplotlib.figure import Figure
 
 from ..agent.trial import OUTCOMES
+from ..runs.trace import Trace
 from . import timeline as strips
 from .report import Results
 from .tables import p_text
@@ -177,8 +178,8 @@ def signatures(results: Results) -> Figure:
 def caption(figure: Figure, results: Results, extra: str = "") -> None:
     """Write below a figure what every one has to say: whose numbers these are, and how to read them."""
     first = results.traces[0]
-    served = ", ".join(sorted({s for t in results.traces for s in t["served"]})) or "unknown"
-    text = f"{results.source.label}\nmodel {first['model']}, served {served} · task {first['task']} · 95% intervals"
+    served = ", ".join(sorted({s for t in results.traces for s in t.served})) or "unknown"
+    text = f"{results.source.label}\nmodel {first.model}, served {served} · task {first.task} · 95% intervals"
     figure.supxlabel(text + (f" · {extra}" if extra else ""), fontsize=8, color=GREY, x=0.01, ha="left")
 
 
@@ -192,9 +193,9 @@ def save(figure: Figure, path: Path) -> Image:
 CALL_COLOURS = {"new": BLUE, "repeated": ORANGE, "failed": RED, "blocked": INK, "open": GREY}
 
 
-def timeline(one: dict[str, Any]) -> Figure:
+def timeline(trace: Trace) -> Figure:
     """Return one trace as a strip: a column a step, its calls stacked, signatures sent back above, guards below."""
-    steps = strips.steps(one)
+    steps = strips.steps(trace)
     tall = max([len(s.calls) for s in steps], default=1) or 1
     with mpl.rc_context(STYLE):
         figure = _figure(max(6.4, 1.5 + 1.25 * len(steps)), 2.4 + 0.4 * tall)
@@ -212,7 +213,7 @@ def timeline(one: dict[str, Any]) -> Figure:
             axes.text(s.number, 1.0, back, ha="center", color=colour, weight="bold", fontsize=9)
             notes = [*s.verdicts, *([f"resent {s.resent}×"] if s.resent else [])]
             axes.text(s.number, -tall - 0.05, "\n".join(notes), ha="center", va="top", fontsize=7, color=RED)
-        axes.set(xlim=(0.3, len(steps) + 0.7), ylim=(-tall - 0.6, 1.5), title=f"{one['trial']}: {one['outcome']}")
+        axes.set(xlim=(0.3, len(steps) + 0.7), ylim=(-tall - 0.6, 1.5), title=f"{trace.trial}: {trace.outcome}")
         axes.set_xticks(range(1, len(steps) + 1))
         axes.set_yticks([1.1, 0], ["signatures\nsent back", "calls"])
         axes.tick_params(left=False)

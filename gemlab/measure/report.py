@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import stats
 from ..agent.trial import OUTCOMES
 from ..backends import Source
+from ..runs.trace import Trace
 from . import metrics, tables
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _NOTE_SCRIPTED = (
 class Results:
     """A run's traces and what follows from them; shows itself as a table in a notebook."""
 
-    def __init__(self, experiment: str, traces: Sequence[dict[str, Any]], arms: Sequence[str], source: Source):
+    def __init__(self, experiment: str, traces: Sequence[Trace], arms: Sequence[str], source: Source):
         """`arms` in the order to show them, the first being the control; `source`: who answered."""
         self.experiment, self.traces, self.source = experiment, list(traces), source
         self.rows = metrics.frame(self.traces)
@@ -50,10 +51,10 @@ class Results:
         first = self.traces[0]
         return {
             "experiment": self.experiment,
-            "backend": first["backend"],
-            "model": first["model"],
-            "task": first["task"],
-            "served": sorted({s for t in self.traces for s in t["served"]}),
+            "backend": first.backend,
+            "model": first.model,
+            "task": first.task,
+            "served": sorted({s for t in self.traces for s in t.served}),
             "arms": {arm: self._arm(arm) for arm in self.arms},
             "comparisons": self.comparisons(),
             "notes": self.notes(),
@@ -125,20 +126,20 @@ class Results:
     def notes(self) -> list[str]:
         """Return what has to be read beside the numbers."""
         notes = [_NOTE_SCRIPTED if self.source.kind == "scripted" else self.source.sentence]
-        warnings = sorted({w for t in self.traces for w in t["warnings"]})
+        warnings = sorted({w for t in self.traces for w in t.warnings})
         notes += [f"Model pin: {w}." for w in warnings]
         for arm in self.arms:
             rows = self.of(arm)
             refused, failed = (int((rows.outcome == o).sum()) for o in ("refused", "failed"))
             if refused:
-                detail = next(t["detail"] for t in self.traces if t["arm"]["name"] == arm and t["outcome"] == "refused")
+                detail = next(t.detail for t in self.traces if t.arm.name == arm and t.outcome == "refused")
                 notes.append(
                     f"{arm}: the API refused {refused} of {len(rows)} trials ({_short(detail)}). A refusal is counted "
                     "as not completed, and left out of the redundant calls."
                 )
             if failed:
                 notes.append(f"{arm}: {failed} of {len(rows)} trials failed for infrastructure; left out of all rates.")
-        first = self.traces[0]["config"].get("generationConfig", {})
+        first = self.traces[0].config.get("generationConfig", {})
         temperature = first.get("temperature", "left unset")
         notes.append(f"Temperature: {temperature}. Signatures sent back are billed again as prompt tokens.")
         return notes

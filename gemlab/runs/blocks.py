@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from .. import stats
 from ..agent.trial import Spec
 from ..backends import Backend
 from . import trials
 from .donors import Donors, given
+from .trace import Trace
 
 ALPHA = 0.05
 BLOCK = 10
@@ -45,7 +45,7 @@ class Evidence:
 class Sequential:
     """A run's traces in the plan's order, the evidence by arm, and the e-value at which an arm is closed."""
 
-    traces: list[dict[str, Any]]
+    traces: list[Trace]
     evidence: dict[str, Evidence]
     threshold: float
 
@@ -91,13 +91,13 @@ async def run_async(
         given(spec, donors)
     instances = list(dict.fromkeys(s.instance for s in specs))
     outcomes: list[dict[str, str]] = []
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     evidence = judge(outcomes, arms, alpha, block)
     while len(outcomes) < len(instances) and (still := _open(evidence)):
         now = instances[len(outcomes) : len(outcomes) + block]
         part = [s for s in specs if s.instance in now and s.arm.name in (arms[0], *still)]
         found = await trials.run_async(part, backend, path, concurrency, None, whole=specs, donors=donors)
-        outcomes += [{t["arm"]["name"]: t["outcome"] for t in found if t["instance"] == i} for i in now]
+        outcomes += [{t.arm.name: t.outcome for t in found if t.instance == i} for i in now]
         traces += found
         evidence = judge(outcomes, arms, alpha, block)
         if progress:

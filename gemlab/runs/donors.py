@@ -6,13 +6,12 @@ A run takes them by the name of the arm's history: `{"placebo": placebo(traces),
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from ..agent import history
 from ..agent.trial import Spec
 from ..wire import contents as wire
 from ..wire import families
-from . import trace
+from .trace import Trace
 
 Donor = Callable[[Spec], Sequence[str]]
 Donors = Mapping[str, Donor]
@@ -31,26 +30,26 @@ def given(spec: Spec, donors: Donors | None) -> tuple[str, ...]:
     return tuple(donor(spec))
 
 
-def signatures_of(one: dict[str, Any]) -> list[str]:
+def signatures_of(trace: Trace) -> list[str]:
     """Return the signatures (base64) that a trial received: of each answer that has any its first, in order."""
-    answers = [wire.signatures(content) for content in trace.received(one) if wire.is_model(content)]
-    return [wire.encode_signature(found[0]) for found in answers if found]
+    signed = [wire.signatures(step.content) for step in trace.steps if step.kept and step.content]
+    return [wire.encode_signature(raw[0]) for raw in signed if raw]
 
 
-def placebo(traces: Sequence[dict[str, Any]]) -> Donor:
+def placebo(traces: Sequence[Trace]) -> Donor:
     """Return donors out of completed trials: for each trial one on the same task and model with another seed.
 
     They take turns by instance, so all arms and repeats of an instance get the same one, in whatever order the
     traces come. The donor raises ValueError where none is left for a trial.
     """
     # One that answered too early would lend that too: its last thought, to answer now, stands for all later ones.
-    done = [one for one in traces if one["outcome"] == "completed"]
-    done.sort(key=lambda one: (one["seed"], one["repeat"], one["arm"]["name"]))
-    pool = [(one, found) for one in done if (found := signatures_of(one))]
+    done = [trace for trace in traces if trace.outcome == "completed"]
+    done.sort(key=lambda trace: (trace.seed, trace.repeat, trace.arm.name))
+    pool = [(trace, signed) for trace in done if (signed := signatures_of(trace))]
 
     def choose(spec: Spec) -> list[str]:
-        same = [(o["seed"], found) for o, found in pool if (o["task"], o["model"]) == (spec.task, spec.model)]
-        others = [found for seed, found in same if seed != spec.seed]
+        same = [(t.seed, signed) for t, signed in pool if (t.task, t.model) == (spec.task, spec.model)]
+        others = [signed for seed, signed in same if seed != spec.seed]
         if not others:
             wanted = f"completed and signed, of another instance of {spec.task} on {spec.model}"
             raise ValueError(f"no donor for {spec.id}: no trial is there that is {wanted}")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import tasks
 from ..agent import loop
@@ -19,6 +19,9 @@ from ..backends import Backend
 from ..wire import families
 from . import trace
 from .donors import Donors, given
+from .trace import Trace
+
+T = TypeVar("T")
 
 # Outcomes after which a trial is done; a failed one is run again on resume.
 TERMINAL = ("completed", "wrong", "unfinished", "refused")
@@ -71,7 +74,7 @@ def run(
     *,
     whole: Sequence[Spec] | None = None,
     donors: Donors | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Trace]:
     """Run the trials that `path` does not hold yet, append each as it ends, return all traces of `specs`.
 
     `whole`: the plan that `specs` are a part of, whose other trials the file may hold too. `donors`: for arms that
@@ -82,13 +85,13 @@ def run(
     return outside_of_loops(run_async(specs, backend, path, concurrency, progress, whole=whole, donors=donors))
 
 
-def run_all(jobs: Sequence[tuple[Sequence[Spec], Backend, Path]], concurrency: int) -> list[dict[str, Any]]:
+def run_all(jobs: Sequence[tuple[Sequence[Spec], Backend, Path]], concurrency: int) -> list[Trace]:
     """Run several lists of trials at the same time, each on its backend and into its file; return all traces.
 
     For trials that mostly wait: `concurrency` is each list's own.
     """
 
-    async def together() -> list[list[dict[str, Any]]]:
+    async def together() -> list[list[Trace]]:
         return await asyncio.gather(*(run_async(*job, concurrency, None) for job in jobs))
 
     return [one for traces in outside_of_loops(together()) for one in traces]
@@ -103,7 +106,7 @@ async def run_async(
     *,
     whole: Sequence[Spec] | None = None,
     donors: Donors | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Trace]:
     """Like `run`, for callers with an event loop of their own."""
     twice = sorted(name for name, n in Counter(s.id for s in specs).items() if n > 1)
     if twice:
@@ -120,7 +123,7 @@ async def run_async(
         async def work() -> None:
             for spec in queue:
                 trial = await loop.run(backend, spec, donor[spec.id])
-                done[spec.id] = trace.pack(trial, backend.name)
+                done[spec.id] = trace.of(trial, backend.name, backend.source)
                 file.write(trace.dumps(done[spec.id]))
                 file.flush()
                 report.one(trial.outcome)
@@ -137,9 +140,7 @@ async def run_async(
     return [done[s.id] for s in specs]
 
 
-def finished(
-    specs: Sequence[Spec], backend: str, path: Path, whole: Sequence[Spec] | None = None
-) -> dict[str, dict[str, Any]]:
+def finished(specs: Sequence[Spec], backend: str, path: Path, whole: Sequence[Spec] | None = None) -> dict[str, Trace]:
     """Return the traces of done trials of `specs` by id.
 
     Raises ValueError where the file's are of other settings than those of `whole`, the plan that `specs` are a part
@@ -150,26 +151,17 @@ def finished(
     if strange:
         raise ValueError(f"trials that the whole plan does not hold: {', '.join(strange)}")
     done = {}
-    for one in trace.read(path) if path.exists() else ():
-        spec = planned.get(one["trial"])
+    for there in trace.read(path) if path.exists() else ():
+        spec = planned.get(there.trial)
         if spec is None:
-            raise ValueError(f"{path} holds trial {one['trial']}, which this run does not: choose another folder")
+            raise ValueError(f"{path} holds trial {there.trial}, which this run does not: choose another folder")
         asked = {"arm": spec.arm, "task": spec.task, "model": spec.model, "seed": spec.seed, "backend": backend}
-        held = {**one, "arm": _arm_of(one)}
-        differing = [f for f in asked if held.get(f) != asked[f]]
+        differing = [name for name, value in asked.items() if getattr(there, name) != value]
         if differing:
             raise ValueError(f"{path} holds trials with another {', '.join(differing)}: choose another folder")
-        if one["outcome"] in TERMINAL and one["trial"] in wanted:
-            done[spec.id] = one
+        if there.outcome in TERMINAL and there.trial in wanted:
+            done[spec.id] = there
     return done
-
-
-def _arm_of(one: dict[str, Any]) -> Arm | None:
-    """Return a trace's arm, what was no field yet when it was written by its default; None for fields unknown here."""
-    try:
-        return Arm(**one["arm"])
-    except (KeyError, TypeError):
-        return None
 
 
 class _Progress:
@@ -177,13 +169,14 @@ class _Progress:
 
     def __init__(self, total: int, done: int, say: Callable[[str], None] | None):
         self.total, self.done, self.say = total, done, say
-        self.started, self.outcomes = time.perf_counter(), {}
+        self.started = time.perf_counter()
+        self.outcomes: Counter[str] = Counter()
         if say and done:
             say(f"{done} of {total} trials were there already")
 
     def one(self, outcome: str) -> None:
         self.done += 1
-        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+        self.outcomes[outcome] += 1
         if self.say and self.done * 10 // self.total > (self.done - 1) * 10 // self.total:
             counts = ", ".join(f"{n} {name}" for name, n in sorted(self.outcomes.items()))
             self.say(f"{self.done}/{self.total} trials: {counts}")
@@ -194,7 +187,7 @@ class _Progress:
             self.say(f"{ran} trials in {seconds:.1f} s: {ran / seconds:.1f} trials per second")
 
 
-def outside_of_loops(work: Coroutine[Any, Any, Any]) -> Any:
+def outside_of_loops(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, in a thread of its own where this one already runs an event loop."""
     try:
         asyncio.get_running_loop()

@@ -11,8 +11,7 @@ from .. import backends, stats
 from ..backends import Backend
 from ..measure import metrics, tables
 from ..runs import trials
-from ..wire import answers
-from ..wire import contents as wire
+from ..runs.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +40,7 @@ def run(
     seed: int,
     api: Backend,
     folder: Path,
-) -> list[dict[str, Any]]:
+) -> list[Trace]:
     """Run the arms on every task; the first task's traces are in trials.jsonl, each other's in a file of its own."""
     traces = []
     for i, task in enumerate(dict.fromkeys(tasks)):
@@ -53,7 +52,7 @@ def run(
 # --- recovery -----------------------------------------------------------------------------------------------
 
 
-def recovery(traces: Sequence[dict[str, Any]], arms: Sequence[str]) -> pd.DataFrame:
+def recovery(traces: Sequence[Trace], arms: Sequence[str]) -> pd.DataFrame:
     """Return one row a task and arm, in the order of the tasks' traces and of `arms`.
 
     `completed` with its interval `…_low`, `…_high`: per instance. `nudged`: trials with a nudge; of these, `left`:
@@ -63,15 +62,15 @@ def recovery(traces: Sequence[dict[str, Any]], arms: Sequence[str]) -> pd.DataFr
     import pandas as pd
 
     rows = []
-    for task in dict.fromkeys(t["task"] for t in traces):
+    for task in dict.fromkeys(t.task for t in traces):
         for arm in arms:
-            group = [t for t in traces if (t["task"], t["arm"]["name"]) == (task, arm)]
+            group = [t for t in traces if (t.task, t.arm.name) == (task, arm)]
             if group:
                 rows.append({"task": task, "arm": arm, **_counts(group)})
     return pd.DataFrame(rows)
 
 
-def _counts(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _counts(group: Sequence[Trace]) -> dict[str, Any]:
     made = metrics.frame(group)
     completed = stats.rate(made.groupby("instance").completed.mean().astype(float).to_numpy())
     nudged = [(t, left) for t in group if (left := _after_nudge(t)) is not None]
@@ -83,9 +82,9 @@ def _counts(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "requests": float(made.requests.mean()),
         "nudged": len(nudged),
         "left": sum(left for _, left in nudged),
-        "recovered": sum(t["outcome"] == "completed" and not t["forced"] for t, _ in nudged),
-        "forced": sum(t["forced"] for t in group),
-        "stopped": sum(t["outcome"] == "unfinished" for t in group),
+        "recovered": sum(t.outcome == "completed" and not t.forced for t, _ in nudged),
+        "forced": sum(t.forced for t in group),
+        "stopped": sum(t.outcome == "unfinished" for t in group),
     }
 
 
@@ -140,14 +139,12 @@ def write(path: Path, notes: Sequence[str], **parts: Any) -> dict[str, Any]:
     return summary
 
 
-def _after_nudge(one: dict[str, Any]) -> bool | None:
+def _after_nudge(trace: Trace) -> bool | None:
     """Tell whether the answer to a trial's first nudge left the nudged call alone; None where none was given."""
-    steps = [step for step in one["steps"] if step["response"] is not None]
-    answered = [answers.of(step["response"]).content for step in steps]
-    for i, step in enumerate(steps):
-        made = wire.calls(answered[i] or {})
-        told = {wire.call_key(made[v["call"] or 0]) for v in step["verdicts"] if v["kind"] == "nudge"}
-        if told:
-            following = answered[i + 1] if i + 1 < len(answered) else None
-            return not told & {wire.call_key(call) for call in wire.calls(following or {})}
+    answered = [step for step in trace.steps if step.answer]
+    for i, step in enumerate(answered):
+        nudged = {step.calls[v.call or 0].key for v in step.verdicts if v.kind == "nudge"}
+        if nudged:
+            following = answered[i + 1].calls if i + 1 < len(answered) else ()
+            return nudged.isdisjoint(call.key for call in following)
     return None

@@ -32,7 +32,7 @@ def table(results: Results) -> pd.DataFrame:
     """
     import pandas as pd
 
-    pruned = {t["arm"]["name"]: t["arm"]["pruning"] for t in results.traces}
+    pruned = {t.arm.name: t.arm.pruning for t in results.traces}
     rows = []
     for arm, one in results.summary()["arms"].items():
         name = registry.parse(pruned[arm])

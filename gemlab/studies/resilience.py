@@ -18,6 +18,7 @@ from ..emulator import faults
 from ..measure import figures
 from ..measure.report import Results
 from ..runs import trials
+from ..runs.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ _PANELS = (("completed", figures.BLUE), ("refused", figures.RED), ("failed", fig
 
 def run(
     specs: Sequence[Spec], troubles: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, seed: int
-) -> list[dict[str, Any]]:
+) -> list[Trace]:
     """Run the trials on the emulator under each named list of faults; return all traces.
 
     An arm is named "trouble: arm" and has a file of its own. The faults are drawn by `seed` from what a request says,
@@ -51,10 +52,10 @@ def _file_name(text: str) -> str:
     return re.sub(r"\W+", "_", text)
 
 
-def results(name: str, traces: Sequence[dict[str, Any]]) -> Results:
+def results(name: str, traces: Sequence[Trace]) -> Results:
     """Return the results over all troubles, arms in order of appearance by trouble."""
-    arms = {t["arm"]["name"] for t in traces}
-    troubles = list(dict.fromkeys(t["arm"]["name"].split(": ")[0] for t in traces))
+    arms = {t.arm.name for t in traces}
+    troubles = list(dict.fromkeys(t.arm.name.split(": ")[0] for t in traces))
     ordered = sorted(arms, key=lambda a: (troubles.index(a.split(": ")[0]), a.split(": ")[1]))
     return Results(name, traces, ordered, backends.SCRIPTED)
 

@@ -21,6 +21,16 @@ class Answer:
     usage: dict[str, Any] = field(default_factory=dict)
     message: str | None = None
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the request, cached ones included."""
+        return int(self.usage.get("promptTokenCount") or 0)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens of the answer: candidates and thoughts."""
+        return int(self.usage.get("candidatesTokenCount") or 0) + int(self.usage.get("thoughtsTokenCount") or 0)
+
 
 def read(body: dict[str, Any]) -> Answer:
     """Read one response body, an interaction too; a body without candidates gives content None."""

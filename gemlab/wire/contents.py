@@ -108,6 +108,14 @@ def signature(part: Part) -> bytes | None:
     return decode_signature(part.get("thoughtSignature"))
 
 
+def readable_signature(part: Part) -> bytes | None:
+    """Return the part's signature as decoded bytes; None where there is none, or none that can be read."""
+    try:
+        return signature(part)
+    except NotBase64:
+        return None
+
+
 def encoded_twice(raw: bytes) -> bool:
     """Tell whether the bytes are themselves base64 text of something: a signature encoded twice."""
     if len(raw) < 16 or raw in _DUMMY_BYTES or not re.fullmatch(rb"[A-Za-z0-9+/_-]+={0,2}", raw):

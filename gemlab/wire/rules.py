@@ -227,7 +227,7 @@ def _unsigned(history: list[Content], profile: Profile) -> Iterator[Finding]:
             continue
         j, part = first
         if _signed(part):
-            if wire.dummy_name(_decoded(part)):
+            if wire.dummy_name(wire.readable_signature(part)):
                 yield Finding("dummy", "lost", i, j, "a dummy stands in the place of a thought signature")
             continue
         if not (profile.strict and i >= turn):
@@ -248,13 +248,6 @@ def _thought_signed_before(content: Content, call_part: int) -> bool:
     return any(wire.is_thought(p) and _signed(p) for p in wire.parts(content)[:call_part])
 
 
-def _decoded(part: Part) -> bytes | None:
-    try:
-        return wire.signature(part)
-    except wire.NotBase64:
-        return None
-
-
 def _altered(history: list[Content], profile: Profile, opens: Opens | None) -> Iterator[Finding]:
     """Judge call signatures that the model would open: of the current turn, or of all turns.
 
@@ -264,7 +257,7 @@ def _altered(history: list[Content], profile: Profile, opens: Opens | None) -> I
     since = 0 if profile.thoughts == "all" else wire.current_turn(history)
     message = ALTERED_VERTEX if profile.service == VERTEX else ALTERED_DEVELOPER
     for i, j, part in wire.walk(history):
-        raw = _decoded(part)
+        raw = wire.readable_signature(part)
         if raw is None or (wire.dummy_name(raw) and _dummy_known(raw, profile)):
             continue
         if opens(raw) if opens else not (wire.encoded_twice(raw) or wire.dummy_name(raw)):
@@ -281,7 +274,7 @@ def _dummy_known(raw: bytes, profile: Profile) -> bool:
 def _duplicated(history: list[Content], profile: Profile) -> Iterator[Finding]:
     seen: set[bytes] = set()
     for i, j, part in wire.walk(history):
-        raw = _decoded(part)
+        raw = wire.readable_signature(part)
         if raw is None or wire.dummy_name(raw):
             continue
         if raw in seen:

@@ -87,7 +87,7 @@ def test_no_preset_makes_a_request_that_is_refused(preset, task):
         trial = asyncio.run(loop.run(backend, spec))
         assert trial.outcome not in ("refused", "failed")
         for step in trial.steps:
-            found = rules.check(step["request"]["contents"], profile)
+            found = rules.check(step.request["contents"], profile)
             assert [f for f in found if f.verdict == "refused"] == []
         # The last word, which no request carried any more, can be gone on from.
         going_on = [*trial.received, {"role": "user", "parts": [{"text": "and now?"}]}]

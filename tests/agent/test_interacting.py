@@ -32,7 +32,7 @@ def run(history, *faults, task="ecpm", model="gemini-3.6-flash", parameters=COMP
 
 
 def sent(trial):
-    return [step["request"] for step in trial.steps]
+    return [step.request for step in trial.steps]
 
 
 def given(steps):
@@ -73,7 +73,7 @@ def test_a_model_that_slips_slips_as_it_does_with_the_history_preserved(model):
 
 def test_with_the_history_on_the_server_only_what_is_new_goes_up():
     (trial,) = run("server_state", task="ecpm-two-turns")
-    requests, responses = sent(trial), [s["response"] for s in trial.steps]
+    requests, responses = sent(trial), [s.response for s in trial.steps]
     assert [r.get("previous_interaction_id") for r in requests] == [None, *(r["id"] for r in responses[:-1])]
     assert [given(r["input"]) for r in requests] == [
         ["user_input"], ["function_result"], ["function_result"], ["user_input"], ["function_result"],
@@ -86,7 +86,7 @@ def test_with_the_history_on_the_server_only_what_is_new_goes_up():
 
 def test_without_the_server_every_step_goes_back_as_it_came():
     (trial,) = run("server_state_stateless", task="ecpm-two-turns")
-    requests, responses = sent(trial), [s["response"] for s in trial.steps]
+    requests, responses = sent(trial), [s.response for s in trial.steps]
     for before, answer, after in zip(requests, responses, requests[1:], strict=False):
         assert after["input"][: len(before["input"])] == before["input"]
         assert after["input"][len(before["input"]) :][: len(answer["steps"])] == answer["steps"]
@@ -95,7 +95,7 @@ def test_without_the_server_every_step_goes_back_as_it_came():
 
 def test_parallel_calls_are_answered_together_and_by_id():
     (trial,) = run("server_state")
-    made = [s for s in trial.steps[3]["response"]["steps"] if s["type"] == "function_call"]
+    made = [s for s in trial.steps[3].response["steps"] if s["type"] == "function_call"]
     answered = sent(trial)[4]["input"]
     assert len(made) == 2 and [s["call_id"] for s in answered] == [s["id"] for s in made]
 
@@ -115,8 +115,8 @@ def test_a_forced_final_answer_is_asked_for_without_tools():
 def test_what_failed_on_the_way_is_resent_as_it_was(history):
     (trial,) = run(history, Fault("503", step=3))
     assert trial.outcome == "completed"
-    assert [len(s["failures"]) for s in trial.steps] == [0, 0, 1, 0, 0]
-    assert trial.steps[2]["failures"][0]["status"] == 503
+    assert [len(s.failures) for s in trial.steps] == [0, 0, 1, 0, 0]
+    assert trial.steps[2].failures[0]["status"] == 503
 
 
 def interaction(ident, *steps, status="completed"):
@@ -153,7 +153,7 @@ def test_steps_that_nobody_here_knows_go_back_as_they_came(scripted):
     (spec,) = trials.plan(["server_state_stateless"], "search", "gemini-3.6-flash", 1)
     trial = asyncio.run(loop.run(backends.simulated(transport=transport), spec))
     assert json.loads(transport.sent[1])["input"][1:-1] == made
-    assert list(trace.requests(trace.pack(trial, "sim"))) == [json.loads(raw) for raw in transport.sent]
+    assert trace.of(trial, "sim", backends.SCRIPTED).requests == [json.loads(raw) for raw in transport.sent]
 
 
 def test_an_interaction_that_the_server_has_forgotten_fails_the_trial(scripted):
@@ -170,7 +170,7 @@ def test_a_fallback_within_the_family_goes_on_from_what_the_server_has():
     (trial,) = run("server_state", DOWN, fallback="same_family(gemini-3.5-flash-lite)")
     assert trial.outcome == "completed"
     assert [r["model"] for r in sent(trial)] == ["gemini-3.6-flash"] * 3 + ["gemini-3.5-flash-lite"] * 3
-    assert sent(trial)[3]["previous_interaction_id"] == trial.steps[1]["response"]["id"]
+    assert sent(trial)[3]["previous_interaction_id"] == trial.steps[1].response["id"]
 
 
 @pytest.mark.parametrize("history", ARMS[1:])
@@ -187,19 +187,17 @@ def test_a_fallback_out_of_the_family_begins_anew(history):
 @pytest.mark.parametrize("history", ARMS[1:])
 def test_a_trace_holds_what_was_sent_and_received(history):
     (trial,) = run(history, Fault("503", step=2), task="ecpm-two-turns")
-    packed = json.loads(trace.dumps(trace.pack(trial, "sim")))
-    assert list(trace.requests(packed)) == sent(trial)
-    assert [s["response"] for s in packed["steps"]] == [s["response"] for s in trial.steps]
-    assert trace.received(packed) == trial.received
-    assert [answers.of(s["response"]).content for s in packed["steps"]] == [
-        c for c in trial.received if c["role"] == "model"
-    ]
+    packed = trace.load(json.loads(trace.dumps(trace.of(trial, "sim", backends.SCRIPTED))))
+    assert packed.requests == sent(trial)
+    assert [s.response for s in packed.steps] == [s.response for s in trial.steps]
+    assert packed.received == trial.received
+    assert [answers.of(s.response).content for s in packed.steps] == [c for c in trial.received if c["role"] == "model"]
 
 
 def test_a_trace_of_steps_sent_back_grows_with_the_trial_and_not_with_its_square():
     def size(length):
         (trial,) = run("server_state_stateless", task=f"chain({length})", guard="off")
-        return len(trace.dumps(trace.pack(trial, "sim"))) / length
+        return len(trace.dumps(trace.of(trial, "sim", backends.SCRIPTED))) / length
 
     assert size(30) < 1.5 * size(10)
 
@@ -208,7 +206,7 @@ def test_shares_of_signatures_mean_nothing_where_the_server_keeps_them():
     rows, strips = {}, {}
     for history in ARMS:
         (trial,) = run(history, task="ecpm-two-turns")
-        packed = trace.pack(trial, "sim")
+        packed = trace.of(trial, "sim", backends.SCRIPTED)
         rows[history], strips[history] = metrics.row(packed), timeline.steps(packed)
     assert {h: (r["signatures_returned"], r["lost"]) for h, r in rows.items()} == {
         "preserve": (1.0, 0), "server_state": (None, None), "server_state_stateless": (1.0, 0),
@@ -221,17 +219,18 @@ def test_shares_of_signatures_mean_nothing_where_the_server_keeps_them():
 
 def test_a_stateless_trial_that_lost_its_signatures_would_show_it():
     (trial,) = run("server_state_stateless")
-    for step in trial.steps:
-        step["request"]["input"] = [s for s in step["request"]["input"] if s["type"] != "thought"]
-    row = metrics.row(trace.pack(trial, "sim"))
+    record = json.loads(trace.dumps(trace.of(trial, "sim", backends.SCRIPTED)))
+    for step in record["steps"]:
+        step["input"] = [i for i in step["input"] if record["contents"][i]["type"] != "thought"]
+    row = metrics.row(trace.load(record))
     assert row["signatures_returned"] == 0.0
 
 
 def test_who_served_is_unknown_and_no_match():
     (trial,) = run("server_state", model="gemini-3.5-flash")
-    packed = trace.pack(trial, "sim")
-    assert packed["served"] == [] and metrics.row(packed)["pin"] is None
-    assert "unknown, not a match" in packed["warnings"][0]
+    packed = trace.of(trial, "sim", backends.SCRIPTED)
+    assert packed.served == [] and metrics.row(packed)["pin"] is None
+    assert "unknown, not a match" in packed.warnings[0]
 
 
 # --- names --------------------------------------------------------------------------------------------------

@@ -217,8 +217,8 @@ def test_a_quota_error_is_waited_out_and_the_same_bytes_are_sent_again(scripted,
     trial = go(transport)
     assert trial.outcome == "completed"
     assert transport.sent[0] == transport.sent[1] == transport.sent[2] != transport.sent[3]
-    assert [f["status"] for f in trial.steps[0]["failures"]] == [429, 503] and trial.steps[1]["failures"] == []
-    assert trial.steps[0]["failures"][0]["body"] == QUOTA
+    assert [f["status"] for f in trial.steps[0].failures] == [429, 503] and trial.steps[1].failures == []
+    assert trial.steps[0].failures[0]["body"] == QUOTA
     assert slept[0] == 48.0 and 0.5 <= slept[1] <= 2.0 and len(slept) == 2
 
 
@@ -240,7 +240,7 @@ def test_infrastructure_that_stays_down_is_failed(scripted, slept, answer, statu
     trial = go(transport)
     assert (trial.outcome, trial.reason) == ("failed", None) and trial.detail
     assert len(transport.sent) == 5 and len(slept) == 4
-    assert [f["status"] for f in trial.steps[0]["failures"]] == [status] * 5
+    assert [f["status"] for f in trial.steps[0].failures] == [status] * 5
 
 
 BAD_KEY = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
@@ -272,7 +272,7 @@ def test_history_that_the_api_refuses_is_refused_not_wrong():
 
 def test_an_answer_that_names_no_model_is_unknown_not_a_match(scripted):
     trial = go(scripted(scripted.reply(RIGHT, served=None)))
-    assert trial.steps[0]["pin"].match is None
-    packed = trace.pack(trial, "sim")
-    assert packed["served"] == []
-    assert packed["warnings"] == ["asked for gemini-2.5-flash, the answer names no model: unknown, not a match"]
+    assert trial.steps[0].pin.match is None
+    packed = trace.of(trial, "sim", backends.SCRIPTED)
+    assert packed.served == []
+    assert packed.warnings == ["asked for gemini-2.5-flash, the answer names no model: unknown, not a match"]

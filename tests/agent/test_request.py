@@ -24,7 +24,7 @@ def run(arm, *faults, model="gemini-3.6-flash", task="ecpm"):
 
 
 def signed(step):
-    return sum(len(wire.signatures(c)) for c in step["request"]["contents"])
+    return sum(len(wire.signatures(c)) for c in step.request["contents"])
 
 
 def test_a_retry_that_resends_loses_nothing():
@@ -54,14 +54,14 @@ def test_without_a_fallback_a_model_that_stays_down_fails_the_trial():
 def test_within_the_family_the_conversation_goes_along():
     trial = run({"fallback": "same_family(gemini-3.5-flash-lite)"}, DOWN)
     assert trial.outcome == "completed" and [c.name for c in trial.called].count("fetch_ecpm") == 1
-    assert [s["model"] for s in trial.steps] == ["gemini-3.6-flash"] * 3 + ["gemini-3.5-flash-lite"] * 3
+    assert [s.model for s in trial.steps] == ["gemini-3.6-flash"] * 3 + ["gemini-3.5-flash-lite"] * 3
     assert signed(trial.steps[3]) == 2
 
 
 def test_out_of_the_family_a_new_conversation_begins_with_the_question():
     trial = run({"fallback": "same_family(gemini-4-argon)"}, DOWN)
     assert trial.outcome == "completed" and [c.name for c in trial.called].count("fetch_ecpm") == 2
-    assert len(trial.steps[3]["request"]["contents"]) == 1
+    assert len(trial.steps[3].request["contents"]) == 1
 
 
 def test_any_takes_the_conversation_along_and_the_other_family_refuses_its_signatures():
@@ -95,12 +95,12 @@ def test_a_model_that_is_not_to_think_is_told_so_in_every_request_and_signs_noth
     on = run(arm, model="gemini-2.5-flash")
     assert off.outcome == on.outcome == "completed" and len(off.steps) == len(on.steps) > 4
     for trial, expected in ((off, told), (on, None)):
-        sent = [wire.normalise(s["request"])["generationConfig"].get("thinkingConfig") for s in trial.steps]
+        sent = [wire.normalise(s.request)["generationConfig"].get("thinkingConfig") for s in trial.steps]
         assert sent == [expected] * len(sent)
-    assert "thoughtSignature" not in str([s["response"] for s in off.steps])
-    assert "thoughtsTokenCount" not in str([s["response"] for s in off.steps])
-    assert donors.signatures_of(trace.pack(off, "sim")) == []
-    assert all("thoughtSignature" in str(s["response"]) for s in on.steps if s["response"])
+    assert "thoughtSignature" not in str([s.response for s in off.steps])
+    assert "thoughtsTokenCount" not in str([s.response for s in off.steps])
+    assert donors.signatures_of(trace.of(off, "sim", backends.SCRIPTED)) == []
+    assert all("thoughtSignature" in str(s.response) for s in on.steps if s.response)
 
 
 @pytest.mark.parametrize("text", ["same_family", "any()", "next(gemini-3.6-flash)", ""])

@@ -29,7 +29,7 @@ def test_one_backend_serves_several_runs(served, tmp_path):
     for number in range(3):
         specs = trials.plan(["preserve"], "ecpm", "gemini-2.5-flash", 4, seed=number)
         traces = trials.run(specs, backend, tmp_path / f"{number}.jsonl", progress=None)
-        assert {t["outcome"] for t in traces} <= {"completed", "wrong"}
+        assert {t.outcome for t in traces} <= {"completed", "wrong"}
 
 
 async def test_one_backend_serves_several_runs_inside_an_event_loop(served, tmp_path):

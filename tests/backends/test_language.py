@@ -164,8 +164,8 @@ def test_a_run_names_its_model_everywhere_and_the_key_nowhere(model_server, foll
     backend = language.backend(name, "silent")
     traces = trials.run(specs, backend, tmp_path / "t.jsonl", progress=None)
     assert set(model_server.keys) == {f"Bearer {KEY}"} and KEY not in (tmp_path / "t.jsonl").read_text()
-    assert {t["backend"] for t in traces} == {f"{name} prompt=silent"}
-    assert {t["outcome"] for t in traces} == {"completed"} and {tuple(t["warnings"]) for t in traces} == {()}
+    assert {t.backend for t in traces} == {f"{name} prompt=silent"}
+    assert {t.outcome for t in traces} == {"completed"} and {tuple(t.warnings) for t in traces} == {()}
     results = report.Results("signature_ab", traces, ["preserve", "strip"], backend.source)
     told = f"easured on a language model behind the emulator, not on Gemini: small (at {model_server.url}, "
     assert f"{told}quantised as it is there), prompt 'silent', temperature 0.7." in results.notes()[0]
@@ -178,8 +178,8 @@ def test_without_a_server_trials_fail_and_the_trace_holds_no_key(monkeypatch, tm
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     specs = trials.plan(["preserve"], "ecpm-handles", "gemini-2.5-flash", 1)
     (one,) = trials.run(specs, language.backend(SERVED), tmp_path / "t.jsonl", progress=None)
-    assert one["outcome"] == "failed" and KEY not in (tmp_path / "t.jsonl").read_text()
-    assert one["detail"].endswith("(no answer from the model's server: ConnectError)")
+    assert one.outcome == "failed" and KEY not in (tmp_path / "t.jsonl").read_text()
+    assert one.detail.endswith("(no answer from the model's server: ConnectError)")
 
 
 def test_traces_of_another_model_or_prompt_are_not_gone_on_from(model_server, following, tmp_path):

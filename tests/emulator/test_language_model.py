@@ -7,7 +7,7 @@ import json
 import pytest
 from google.genai import types
 
-from gemlab.agent import history, loop
+from gemlab.agent import history, loop, step
 from gemlab.backends import Refused, Unavailable, language
 from gemlab.emulator import signatures
 from gemlab.measure import metrics
@@ -251,7 +251,7 @@ async def test_a_server_that_fails_is_asked_again_and_then_the_trial_has_failed(
 ):
     model_server.answers = [500, 503, following()]
     done = await trial(backend)
-    assert done.outcome == "completed" and [f["status"] for f in done.steps[0]["failures"]] == [503, 503]
+    assert done.outcome == "completed" and [f["status"] for f in done.steps[0].failures] == [503, 503]
     model_server.answers = [500]
     done = await trial(backend)
     assert (done.outcome, done.reason) == ("failed", None) and len(slept) == 2 + 4
@@ -264,7 +264,7 @@ async def test_no_server_is_a_failed_trial_that_never_holds_the_key(monkeypatch,
     with pytest.raises(Unavailable, match="no answer from the model's server: ConnectError"):
         await send(backend)
     done = await trial(backend)
-    assert done.outcome == "failed" and "secret" not in trace.dumps(trace.pack(done, backend.name))
+    assert done.outcome == "failed" and "secret" not in trace.dumps(trace.of(done, backend.name, backend.source))
 
 
 async def test_too_long_a_prompt_is_refused_in_the_words_of_the_api_and_not_sent_again(backend, model_server, slept):
@@ -283,8 +283,8 @@ async def test_a_trial_completes_and_its_trace_holds_the_runtime_s_counts(backen
     model_server.answers = [following()]
     done = await trial(backend)
     assert (done.outcome, len(done.steps), len(model_server.asked)) == ("completed", 5, 5)
-    assert [a["seed"] for a in model_server.asked] == [s["request"]["generationConfig"]["seed"] for s in done.steps]
-    row = metrics.row(json.loads(trace.dumps(trace.pack(done, backend.name))))
+    assert [a["seed"] for a in model_server.asked] == [s.request["generationConfig"]["seed"] for s in done.steps]
+    row = metrics.row(trace.load(json.loads(trace.dumps(trace.of(done, backend.name, backend.source)))))
     assert (row["prompt_tokens"], row["cached_tokens"], row["output_tokens"]) == (500, 300, 100)
     assert 0 < row["thought_tokens"] < 100
 
@@ -297,7 +297,7 @@ async def test_thoughts_come_back_over_streams_and_interactions_too(backend, mod
     model_server.answers = [following(early=1.0)]  # lost without its newest thought
     done = await trial(backend, arm, transport=transport)
     assert done.outcome == "completed"
-    app = done.question.split()[1].rstrip(":")
+    app = step.question(done.steps).split()[1].rstrip(":")
     assert [step["thought"] for step in assistants(model_server)] == [f"{n} done for {app}" for n in range(4)]
 
 

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -10,7 +11,7 @@ from gemlab.emulator.minds.scripted import Parameters
 from gemlab.measure import metrics
 from gemlab.runs import trace, trials
 from gemlab.tasks import search
-from gemlab.wire import contents
+from gemlab.wire import answers, contents
 
 LOOPING = Parameters(repeat=0.5, quit=0.05, doubt=0.1, heed=0.3)
 S1, S2, S3 = (contents.encode_signature(bytes([n]) * 60) for n in (251, 252, 253))
@@ -31,7 +32,7 @@ class Tap(httpx2.AsyncBaseTransport):
 def go(transport, task="search", model="gemini-2.5-flash", seed=1, **arm):
     spec = trials.plan([{"name": "x", **arm}], task, model, 1, seed=seed)[0]
     trial = asyncio.run(loop.run(backends.simulated(transport=transport), spec))
-    return trial, metrics.row(trace.pack(trial, "sim"))
+    return trial, metrics.row(trace.of(trial, "sim", backends.SCRIPTED))
 
 
 def repeated(called):
@@ -68,7 +69,7 @@ def test_a_row_equals_a_recount_of_the_run(task, arm):
         assert row["thought_tokens"] == thoughts > 0
         assert row["output_tokens"] == thoughts + sum(u.get("candidatesTokenCount", 0) for u in usage)
         assert row["total_tokens"] == row["prompt_tokens"] + row["output_tokens"]
-        said = [v.kind for step in trial.steps for v in step.get("verdicts", ())]
+        said = [v.kind for step in trial.steps for v in step.verdicts]
         assert (row["blocks"], row["nudges"]) == (said.count("block"), said.count("nudge"))
     assert total > 0
 
@@ -147,11 +148,11 @@ def test_the_other_alphabet_is_the_same_signature(scripted):
     assert same != S1
     transport = scripted(scripted.reply(call("a", signed=S1)), scripted.reply({"text": "done"}))
     spec = trials.plan(["preserve"], "search", "gemini-2.5-flash", 1)[0]
-    packed = trace.pack(asyncio.run(loop.run(backends.simulated(transport=transport), spec)), "sim")
-    for step in packed["steps"][1:]:
-        for i in step["contents"]:
-            packed["contents"][i] = json.loads(json.dumps(packed["contents"][i]).replace(S1, same))
-    assert metrics.row(packed)["signatures_returned"] == 1.0
+    packed = trace.of(asyncio.run(loop.run(backends.simulated(transport=transport), spec)), "sim", backends.SCRIPTED)
+    first, last = packed.steps
+    respelled = replace(last, contents=json.loads(json.dumps(last.contents).replace(S1, same)))
+    assert respelled != last
+    assert metrics.row(replace(packed, steps=[first, respelled]))["signatures_returned"] == 1.0
 
 
 def test_without_signatures_there_is_no_share(scripted):
@@ -174,7 +175,7 @@ def test_tokens_add_up_with_absent_keys_as_zero():
         toolUsePromptTokenCount=3,
         totalTokenCount=115,
     )
-    assert metrics.tokens([first, body(promptTokenCount=9, totalTokenCount=9), {}]) == {
+    assert metrics.tokens(answers.of(b) for b in [first, body(promptTokenCount=9, totalTokenCount=9), {}]) == {
         "prompt_tokens": 109,
         "cached_tokens": 40,
         "output_tokens": 12,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -41,8 +42,8 @@ def strict(results):
 def test_the_summary_counts_what_the_traces_hold(loose):
     summary = loose.summary()
     for arm, one in summary["arms"].items():
-        mine = [t for t in loose.traces if t["arm"]["name"] == arm]
-        done = sum(t["outcome"] == "completed" for t in mine)
+        mine = [t for t in loose.traces if t.arm.name == arm]
+        done = sum(t.outcome == "completed" for t in mine)
         assert one["trials"] == len(mine) == 12 and one["outcomes"]["completed"] == done
         assert one["completion_rate"] == pytest.approx(done / 12, abs=1e-5)
         assert one["completion_ci"][0] <= one["completion_rate"] <= one["completion_ci"][1]
@@ -71,10 +72,8 @@ def test_a_refused_arm_is_its_own_outcome_and_has_no_redundant_calls(strict):
 
 
 def test_failed_trials_are_left_out_of_every_rate(loose):
-    traces = [json.loads(json.dumps(t)) for t in loose.traces]
-    wrong = [t for t in traces if t["outcome"] != "completed"]
-    for t in wrong:
-        t["outcome"] = "failed"
+    wrong = [t for t in loose.traces if t.outcome != "completed"]
+    traces = [replace(t, outcome="failed") if t in wrong else t for t in loose.traces]
     arms = report.Results("x", traces, loose.arms, loose.source).summary()["arms"]
     assert sum(a["outcomes"]["failed"] for a in arms.values()) == len(wrong) > 0
     assert all(a["completion_rate"] == 1.0 for a in arms.values())
@@ -87,7 +86,7 @@ def test_a_served_model_other_than_the_requested_one_is_in_table_and_notes(tmp_p
     routed = report.Results("x", traces, ["preserve"], api.source)
     assert "gemini-3.6-flash" in routed.table().loc["preserve", "pin"]
     assert any("asked for gemini-3.5-flash, served by gemini-3.6-flash" in note for note in routed.notes())
-    assert all(t["warnings"] for t in traces)
+    assert all(t.warnings for t in traces)
 
 
 def test_the_summary_is_whole_or_not_there(loose, tmp_path, monkeypatch):

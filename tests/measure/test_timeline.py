@@ -56,7 +56,7 @@ def test_resent_requests_are_counted(tmp_path, slept):
 def test_a_summarys_request_is_a_step_without_calls(tmp_path):
     one = trace_of(tmp_path, {"pruning": "summarise(2)", "guard": "off"}, "chain(8)", "gemini-3.8-flash")
     steps = timeline.steps(one)
-    assert one["outcome"] == "completed" and "open" not in {c.kind for s in steps for c in s.calls}
+    assert one.outcome == "completed" and "open" not in {c.kind for s in steps for c in s.calls}
     assert [s.number for s in steps if s.text.startswith("Notes")] == [6, 10]
 
 
@@ -65,4 +65,4 @@ def test_the_figure_names_every_step_and_call(tmp_path, arm):
     one = trace_of(tmp_path, arm, parameters=LOOPING if arm else STEADY)
     (axes,) = figures.timeline(one).axes
     texts = [t.get_text() for t in axes.texts]
-    assert len(axes.get_xticks()) == len(one["steps"]) and "fetch_ecpm" in texts
+    assert len(axes.get_xticks()) == len(one.steps) and "fetch_ecpm" in texts

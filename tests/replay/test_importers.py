@@ -23,7 +23,10 @@ def load(tmp_path):
 
     def do(*records, name="runs.jsonl"):
         path = tmp_path / name
-        lines = [r if isinstance(r, str) else json.dumps(r) for r in records]
+        lines = [
+            r if isinstance(r, str) else trace.dumps(r).strip() if isinstance(r, trace.Trace) else json.dumps(r)
+            for r in records
+        ]
         path.write_text("\n".join(lines) + "\n", "utf-8")
         return importers.read([path])
 
@@ -160,7 +163,7 @@ def test_own_traces_give_the_rounds_as_they_ran(scripted, load, guard):
 
     answers = [same(0), scripted.reply({"text": "hm", "thought": True}), *[same(n) for n in range(1, 5)]]
     trial = played(scripted, [*answers, scripted.reply({"text": "done"})], guard)
-    got = load(trace.pack(trial, "sim"))
+    got = load(trace.of(trial, "sim", backends.SCRIPTED))
     assert got.notes() == []
     (run,) = got.runs
     assert (run.id, run.source, run.success) == ("x/0/0", "search x", False)
@@ -179,7 +182,7 @@ def test_own_traces_of_a_whole_run(tmp_path):
     got = importers.read([tmp_path / "trials.jsonl"])
     assert got.notes() == []
     assert {r.id: (r.success, r.source) for r in got.runs} == {
-        t["trial"]: (t["outcome"] == "completed", f"ecpm-two-turns {t['arm']['name']}") for t in done
+        t.trial: (t.outcome == "completed", f"ecpm-two-turns {t.arm.name}") for t in done
     }
     whole = [r for r in got.runs if r.success]
     assert whole and all(len(r.turns) == 2 and all(x.results for turn in r.turns for x in turn) for r in whole)
@@ -187,8 +190,8 @@ def test_own_traces_of_a_whole_run(tmp_path):
 
 @pytest.mark.parametrize(("outcome", "success"), [("refused", None), ("failed", None), ("unfinished", False)])
 def test_refusals_and_failures_are_no_failures_of_the_run(scripted, load, outcome, success):
-    packed = trace.pack(played(scripted, [scripted.reply({"text": "x"})], "off"), "sim")
-    assert load({**packed, "outcome": outcome}).runs[0].success is success
+    packed = trace.of(played(scripted, [scripted.reply({"text": "x"})], "off"), "sim", backends.SCRIPTED)
+    assert load(replace(packed, outcome=outcome)).runs[0].success is success
 
 
 # --- what cannot be read ------------------------------------------------------------------------------------
@@ -203,7 +206,13 @@ BROKEN = {
     "unknown role 'robot'": {"messages": [{"role": "robot"}]},
     "message is int": {"messages": [1]},
     "reward is str": {"messages": [], "reward": "1"},
-    "trace of version 99, not 1": {"trial": "t", "received": [], "steps": [], "contents": [], "version": 99},
+    "a trace of version 99, and this gemlab reads 1 and 2": {
+        "trial": "t",
+        "arm": {},
+        "steps": [],
+        "contents": [],
+        "version": 99,
+    },
     "broken record (KeyError: 'messages')": {"simulations": [{"task_id": 1}]},
 }
 

@@ -137,7 +137,7 @@ def run(path, specs, arms=NAMES, progress=None, **options):
 
 def timeless(traces):
     """What the clock leaves alone: the trial, the outcome, and what was said."""
-    return [(t["trial"], t["outcome"], t["answer"], t["received"], t["contents"], t["config"]) for t in traces]
+    return [(t.trial, t.outcome, t.answer, t.received, t.requests, t.config) for t in traces]
 
 
 @pytest.fixture(scope="module")
@@ -154,13 +154,13 @@ def whole(specs, tmp_path_factory):
 
 def test_a_closed_arm_runs_no_more_and_the_others_go_on(specs, whole):
     path, found, said = whole
-    ran = {name: [t["instance"] for t in found.traces if t["arm"]["name"] == name] for name in NAMES}
+    ran = {name: [t.instance for t in found.traces if t.arm.name == name] for name in NAMES}
     assert ran == {"preserve": list(range(25)), "strip": list(range(10)), "again": list(range(25))}
-    assert [t["trial"] for t in found.traces] == [s.id for s in specs if s.arm.name != "strip" or s.instance < 10], (
+    assert [t.trial for t in found.traces] == [s.id for s in specs if s.arm.name != "strip" or s.instance < 10], (
         "in the plan's order, which is random within an instance"
     )
-    assert {t["trial"] for t in trace.read(path)} == {t["trial"] for t in found.traces}
-    completed = sum(t["outcome"] == "completed" for t in found.traces[:30] if t["arm"]["name"] == "preserve")
+    assert {t.trial for t in trace.read(path)} == {t.trial for t in found.traces}
+    completed = sum(t.outcome == "completed" for t in found.traces[:30] if t.arm.name == "preserve")
     assert 7 < completed < 10
     assert found.evidence["strip"] == Evidence("strip", 10, 0, completed, pytest.approx(e_value(0, completed)), 10)
     # Equal draws for equal requests: the control again is the control, and never parts from it.
@@ -195,7 +195,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(specs, whole, tmp_p
     resumed = run(cut, specs, progress=again.append, concurrency=concurrency)
     assert resumed.evidence == found.evidence and again == said
     assert timeless(resumed.traces) == timeless(found.traces)
-    assert sorted(t["trial"] for t in trace.read(cut)) == sorted(t["trial"] for t in trace.read(path))
+    assert sorted(t.trial for t in trace.read(cut)) == sorted(t.trial for t in trace.read(path))
 
 
 def test_a_kill_in_the_middle_of_a_block_decides_nothing(specs, whole, tmp_path, monkeypatch):
@@ -254,7 +254,7 @@ def test_donors_reach_the_trials(tmp_path):
     specs = trials.plan(["preserve", "placebo"], "ecpm", MODEL, 10)
     found = run(tmp_path / "t.jsonl", specs, ["preserve", "placebo"], donors={"placebo": donor})
     assert {s.id for s in specs if s.arm.name == "placebo"} == set(asked)
-    assert {t["outcome"] for t in found.traces if t["arm"]["name"] == "placebo"} == {"refused"}
+    assert {t.outcome for t in found.traces if t.arm.name == "placebo"} == {"refused"}
 
 
 def test_a_trial_without_a_donor_shows_before_the_first_block_runs(tmp_path):
@@ -272,14 +272,12 @@ def test_a_trial_without_a_donor_shows_before_the_first_block_runs(tmp_path):
 def test_failed_pairs_are_run_again_and_left_out_until_then(specs, whole, tmp_path):
     path = tmp_path / "t.jsonl"
     traces = [
-        {**t, "outcome": "failed"} if t["trial"] in ("strip/3/0", "preserve/7/0") else t for t in trace.read(whole[0])
+        replace(t, outcome="failed") if t.trial in ("strip/3/0", "preserve/7/0") else t for t in trace.read(whole[0])
     ]
     path.write_text("".join(map(trace.dumps, traces)), "utf-8")
     resumed = run(path, specs)
     assert resumed.evidence == whole[1].evidence and timeless(resumed.traces) == timeless(whole[1].traces)
-    left = blocks.judge(
-        [{t["arm"]["name"]: t["outcome"] for t in traces if t["instance"] == i} for i in range(25)], NAMES
-    )
+    left = blocks.judge([{t.arm.name: t.outcome for t in traces if t.instance == i} for i in range(25)], NAMES)
     assert (
         left["strip"].pairs == 8
         and left["again"].pairs == 24

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -35,23 +36,27 @@ def pilot(request, tmp_path_factory):
 
 def with_thoughts_of_its_own(one):
     """The scripted model thinks the same at the same place of a plan: such donors could not be told apart."""
-    profile, found = families.profile(families.serve(one["model"])), itertools.count()
+    profile, found = families.profile(families.serve(one.model)), itertools.count()
 
     def part(old):
-        thought = f"thought {next(found)} of {one['trial']}"
+        thought = f"thought {next(found)} of {one.trial}"
         return {**old, "thoughtSignature": wire.encode_signature(signatures.seal(thought, profile))}
 
-    signed = [{**c, "parts": [part(p) if "thoughtSignature" in p else p for p in c["parts"]]} for c in one["contents"]]
-    return {**one, "contents": signed}
+    def signed(response):
+        (candidate,) = response["candidates"]
+        parts = [part(p) if "thoughtSignature" in p else p for p in candidate["content"]["parts"]]
+        return {**response, "candidates": [{**candidate, "content": {"role": "model", "parts": parts}}]}
+
+    return replace(one, steps=[replace(s, response=signed(s.response)) for s in one.steps])
 
 
 def received(one):
     """The signatures in the response bodies of a trace, by step, as they were on the wire."""
-    return [re.findall(r"'thoughtSignature': '([^']+)'", str(step["response"])) for step in one["steps"]]
+    return [re.findall(r"'thoughtSignature': '([^']+)'", str(step.response)) for step in one.steps]
 
 
 def last_sent(one):
-    return [s for c in list(trace.requests(one))[-1]["contents"] for s in wire.signatures(c)]
+    return [s for c in one.requests[-1]["contents"] for s in wire.signatures(c)]
 
 
 def opened(raw, model):
@@ -81,21 +86,21 @@ def test_of_an_answer_with_several_signatures_the_first_counts(scripted):
     )
     (spec,) = trials.plan(["preserve"], "ecpm", LOOSE, 1)
     trial = asyncio.run(loop.run(backends.simulated(transport=transport), spec))
-    assert donors.signatures_of(trace.pack(trial, "sim")) == [one, three]
+    assert donors.signatures_of(trace.of(trial, "sim", backends.SCRIPTED)) == [one, three]
 
 
 # --- whose ----------------------------------------------------------------------------------------------------
 
 
 def seed_of(pilot, found):
-    (seed,) = {one["seed"] for one in pilot if donors.signatures_of(one) == found}
+    (seed,) = {one.seed for one in pilot if donors.signatures_of(one) == found}
     return seed
 
 
 def test_a_donor_is_never_of_the_same_instance_and_the_same_for_all_of_its_trials(pilot):
-    model = pilot[0]["model"]
+    model = pilot[0].model
     specs = trials.plan(["preserve", "placebo"], "ecpm-two-turns", model, 12, repeats=2, seed=9)
-    own = {one["seed"] for one in pilot}
+    own = {one.seed for one in pilot}
     assert own == {s.seed for s in specs if s.instance < 5}
     choose, backwards = donors.placebo(pilot), donors.placebo(pilot[::-1])
     chosen = {spec: choose(spec) for spec in specs}
@@ -111,17 +116,17 @@ def test_a_donor_is_never_of_the_same_instance_and_the_same_for_all_of_its_trial
 @pytest.mark.parametrize(
     "unfit",
     [
-        pytest.param(lambda pilot: [one for one in pilot if one["instance"] == 2], id="its own instance"),
-        pytest.param(lambda pilot: [{**one, "outcome": "failed"} for one in pilot], id="failed"),
-        pytest.param(lambda pilot: [{**one, "outcome": "wrong"} for one in pilot], id="wrong"),
-        pytest.param(lambda pilot: [{**one, "task": "search"} for one in pilot], id="another task"),
-        pytest.param(lambda pilot: [{**one, "model": "gemini-3.6-flash"} for one in pilot], id="another model"),
-        pytest.param(lambda pilot: [{**one, "received": one["received"][:1]} for one in pilot], id="no signature"),
+        pytest.param(lambda pilot: [one for one in pilot if one.instance == 2], id="its own instance"),
+        pytest.param(lambda pilot: [replace(one, outcome="failed") for one in pilot], id="failed"),
+        pytest.param(lambda pilot: [replace(one, outcome="wrong") for one in pilot], id="wrong"),
+        pytest.param(lambda pilot: [replace(one, task="search") for one in pilot], id="another task"),
+        pytest.param(lambda pilot: [replace(one, model="gemini-3.6-flash") for one in pilot], id="another model"),
+        pytest.param(lambda pilot: [replace(one, steps=[]) for one in pilot], id="no signature"),
         pytest.param(lambda pilot: [], id="none"),
     ],
 )
 def test_what_cannot_be_a_donor_is_none(pilot, unfit):
-    spec = trials.plan(["placebo"], "ecpm-two-turns", pilot[0]["model"], 5, seed=9)[2]
+    spec = trials.plan(["placebo"], "ecpm-two-turns", pilot[0].model, 5, seed=9)[2]
     with pytest.raises(ValueError, match=f"no donor for placebo/2/0: .* of ecpm-two-turns on {spec.model}"):
         donors.placebo(unfit(pilot))(spec)
     assert donors.placebo([*unfit(pilot), pilot[0]])(spec) == donors.signatures_of(pilot[0])
@@ -161,7 +166,7 @@ def test_neutral_is_for_models_that_are_known():
 @pytest.fixture(scope="module")
 def swapped(pilot, tmp_path_factory):
     """Trials of the arms that swap, and of preserve, on a model that makes no mistake by itself."""
-    model = pilot[0]["model"]
+    model = pilot[0].model
     specs = trials.plan(ARMS, "ecpm-two-turns", model, 6, seed=9)
     given = {"placebo": donors.placebo(pilot), "neutral": donors.neutral(model)}
     path = tmp_path_factory.mktemp("swapped") / "t.jsonl"
@@ -171,14 +176,14 @@ def swapped(pilot, tmp_path_factory):
 def test_both_are_accepted_and_every_signature_sent_is_the_donor_s(pilot, swapped):
     specs, given, traces = swapped
     for spec, one in zip(specs, traces, strict=True):
-        assert one["outcome"] == "completed"
+        assert one.outcome == "completed"
         if spec.arm.history == "preserve":
             continue
         own = donors.signatures_of(one)[:-1]
         donor = list(given[spec.arm.history](spec))
         expected = [a for a, _ in itertools.zip_longest(donor[: len(own)], own, fillvalue=donor[-1])]
         assert [wire.encode_signature(raw) for raw in last_sent(one)] == expected
-        for request in trace.requests(one):
+        for request in one.requests:
             sent = [s for c in request["contents"] for s in wire.signatures(c)]
             assert last_sent(one)[: len(sent)] == sent, "a later request changed what an earlier one held"
 
@@ -206,12 +211,9 @@ def test_what_is_sent_opens_as_another_trial_s_thoughts_or_as_nothing(pilot, swa
 def calls_of(traces, arm):
     found = {}
     for one in traces:
-        if one["arm"]["name"] == arm:
-            found[one["instance"]] = [
-                wire.call_key(c)
-                for content in trace.received(one)
-                if wire.is_model(content)
-                for c in wire.calls(content)
+        if one.arm.name == arm:
+            found[one.instance] = [
+                wire.call_key(c) for content in one.received if wire.is_model(content) for c in wire.calls(content)
             ]
     return found
 
@@ -229,4 +231,4 @@ def test_an_empty_thought_is_worth_no_more_than_none(tmp_path):
 def test_where_a_stripped_history_is_refused_a_swapped_one_is_not(tmp_path):
     specs = trials.plan(["strip", "neutral"], "ecpm", STRICT, 3)
     traces = run(specs, tmp_path / "t.jsonl", donors={"neutral": donors.neutral(STRICT)})
-    assert {(t["arm"]["name"], t["outcome"] == "refused") for t in traces} == {("strip", True), ("neutral", False)}
+    assert {(t.arm.name, t.outcome == "refused") for t in traces} == {("strip", True), ("neutral", False)}

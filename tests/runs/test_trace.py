@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import json
 
 import httpx2
@@ -34,7 +35,7 @@ def spec(task="ecpm", model="gemini-2.5-flash", **arm):
 def packed(tap, one):
     """Run a trial and return its trace as it is read from disk."""
     trial = asyncio.run(loop.run(backends.simulated(transport=tap), one))
-    return json.loads(trace.dumps(trace.pack(trial, "sim"))), trial
+    return trace.load(json.loads(trace.dumps(trace.of(trial, "sim", backends.SCRIPTED)))), trial
 
 
 @pytest.mark.parametrize("task", ["ecpm", "ecpm-two-turns", "search"])
@@ -53,41 +54,44 @@ def packed(tap, one):
 def test_a_trace_holds_exactly_what_was_sent_and_received(task, arm):
     tap = Tap(LOOPING)
     found, trial = packed(tap, spec(task, **arm))
-    assert list(trace.requests(found)) == tap.sent
-    answered = [i for i, step in enumerate(found["steps"]) if step["response"]]
-    assert [found["steps"][i]["response"] for i in answered] == [tap.got[i] for i in answered]
-    assert trace.received(found) == trial.received
+    assert found.requests == tap.sent
+    answered = [i for i, step in enumerate(found.steps) if step.response]
+    assert [found.steps[i].response for i in answered] == [tap.got[i] for i in answered] != []
+    assert found.received == trial.received
 
 
 def test_a_forced_answer_changes_one_request_only():
     tap = Tap(LOOPING)
     found, trial = packed(tap, spec(guard="default"))
-    assert trial.forced and "toolConfig" not in found["config"]
-    assert ["toolConfig" in step["changed"] for step in found["steps"]] == [False] * (len(tap.sent) - 1) + [True]
+    assert trial.forced and "toolConfig" not in found.config
+    assert ["toolConfig" in step.request for step in found.steps] == [False] * (len(tap.sent) - 1) + [True]
 
 
 def test_each_content_is_kept_once():
     found, trial = packed(Tap(LOOPING), spec())
-    assert all(c in found["contents"] for c in trial.received)
-    assert not any(c in found["contents"][:i] for i, c in enumerate(found["contents"]))
-    assert sum(len(step["contents"]) for step in found["steps"]) > 2 * len(found["contents"])
+    line = json.loads(trace.dumps(found))
+    sent = trial.received[:-1]
+    assert all(c in line["contents"] for c in sent) and all(c in sent for c in line["contents"])
+    assert not any(c in line["contents"][:i] for i, c in enumerate(line["contents"]))
+    assert sum(len(step["contents"]) for step in line["steps"]) > 2 * len(line["contents"])
 
 
 def test_a_refused_request_is_kept_as_it_was_sent():
     tap = Tap()
     found, _ = packed(tap, spec(model="gemini-3.8-flash", history="strip"))
-    assert found["outcome"] == "refused"
-    last = found["steps"][-1]
-    assert list(trace.requests(found)) == tap.sent
-    assert last["response"] is None and last["failures"] == [{"status": 400, "body": tap.got[-1]}]
+    assert found.outcome == "refused"
+    last = found.steps[-1]
+    assert found.requests == tap.sent
+    assert last.response is None and last.failures == [{"status": 400, "body": tap.got[-1]}]
 
 
 def test_a_trace_is_no_way_back_into_the_arm():
     one = spec()
     asyncio.run(loop.run(backends.simulated(), one))
-    made = trace.pack(trial.Trial(one), "sim")
-    made["arm"]["name"] = "other"
-    assert one.arm.name == "x"
+    made = trace.of(trial.Trial(one), "sim", backends.SCRIPTED)
+    assert made.arm == one.arm and made.arm is not one.arm
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.arm.name = "other"
 
 
 def test_no_key_and_no_header_gets_into_the_file(tmp_path, scripted):
@@ -107,7 +111,7 @@ def test_no_key_and_no_header_gets_into_the_file(tmp_path, scripted):
         target = path.with_name(f"{name}.jsonl")
         trials.run(
             trials.plan(arms, "ecpm", "gemini-3.8-flash", 2),
-            backends.ClientBackend("sim", client, DEVELOPER, None),
+            backends.ClientBackend("sim", client, DEVELOPER, backends.SCRIPTED),
             target,
             progress=None,
         )
@@ -121,23 +125,30 @@ def test_no_key_and_no_header_gets_into_the_file(tmp_path, scripted):
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def line(name, **values):
-    return trace.dumps({"trial": name, **values}).encode()
+@pytest.fixture(scope="module")
+def some():
+    return packed(Tap(), spec())[0]
 
 
-def test_read_takes_the_later_of_two_and_leaves_a_cut_line_out(tmp_path):
+@pytest.fixture(scope="module")
+def line(some):
+    """The line of a trace by its trial's id and answer."""
+    return lambda name, answer=None: trace.dumps(dataclasses.replace(some, trial=name, answer=answer)).encode()
+
+
+def test_read_takes_the_later_of_two_and_leaves_a_cut_line_out(tmp_path, line):
     path = tmp_path / "t.jsonl"
-    path.write_bytes(line("a", n=1) + line("b", n=2) + line("a", n=3) + line("c", n=4)[:-5])
-    assert trace.read(path) == [{"trial": "a", "n": 3}, {"trial": "b", "n": 2}]
+    path.write_bytes(line("a", "1") + line("b", "2") + line("a", "3") + line("c", "4")[:-5])
+    assert [(t.trial, t.answer) for t in trace.read(path)] == [("a", "3"), ("b", "2")]
     path.write_bytes(b"")
     assert trace.read(path) == []
 
 
-def test_read_keeps_every_character(tmp_path):
+def test_read_keeps_every_character(tmp_path, line):
     path = tmp_path / "t.jsonl"
     odd = "line\u2028paragraph\u2029next\x85tab\tnull\x00 newline\n\r 日本 😀 é"
-    path.write_bytes(line("a", text=odd) + line("b", text=odd))
-    assert [t["text"] for t in trace.read(path)] == [odd, odd]
+    path.write_bytes(line("a", odd) + line("b", odd))
+    assert [t.answer for t in trace.read(path)] == [odd, odd]
 
 
 @pytest.mark.parametrize(
@@ -148,17 +159,21 @@ def test_read_keeps_every_character(tmp_path):
         (b'{"arm": 1}\n', "line 2: no trace .KeyError"),
         (b"\n", "line 2: no trace"),
         (b'{"trial": "\xff"}\n', "line 2: no trace .UnicodeDecodeError"),
+        (b'{"version": 3}\n', "line 2: a trace of version 3, and this gemlab reads 1 and 2"),
+        (b'{"version": 2}\n', "line 2: no trace .KeyError"),
+        (b'{"version": 1}\n', "line 2: no trace .KeyError"),
     ],
 )
-def test_any_other_broken_line_is_told_with_its_place(tmp_path, raw, what):
+def test_any_other_broken_line_is_told_with_its_place(tmp_path, raw, what, line):
     path = tmp_path / "t.jsonl"
     path.write_bytes(line("a") + raw + line("b"))
-    with pytest.raises(trace.TraceError, match=what):
+    with pytest.raises(trace.TraceError, match=what) as caught:
         trace.read(path)
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("cut", [0, 1, 5, 13])
-def test_mend_cuts_back_to_whole_lines(tmp_path, cut):
+@pytest.mark.parametrize("cut", [0, 1, 5, 13, -1])
+def test_mend_cuts_back_to_whole_lines(tmp_path, cut, line):
     path = tmp_path / "t.jsonl"
     whole = line("a") + line("b")
     path.write_bytes(whole + line("c")[:cut])

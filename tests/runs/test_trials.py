@@ -2,6 +2,7 @@ import asyncio
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -16,11 +17,11 @@ ARMS = ["preserve", "strip", {"name": "guarded", "guard": "default"}]
 
 def timeless(found):
     """A trace without what the clock put into it."""
-    copy = json.loads(json.dumps(found))
-    for step in copy["steps"]:
-        del step["seconds"]
-        (step["response"] or {}).pop("responseId", None)
-    return {k: v for k, v in copy.items() if k not in ("ended", "seconds")}
+    steps = [
+        replace(s, seconds=0, response={k: v for k, v in (s.response or {}).items() if k != "responseId"})
+        for s in found.steps
+    ]
+    return replace(found, steps=steps, ended="", seconds=0)
 
 
 def run(specs, path, backend=None, **options):
@@ -102,16 +103,16 @@ def test_two_trials_of_one_id_are_refused_before_the_run(tmp_path):
 
 def test_the_file_and_the_result_hold_every_trial(specs, whole):
     path, traces = whole
-    assert [t["trial"] for t in traces] == [s.id for s in specs]
-    on_disk = {t["trial"]: t for t in trace.read(path)}
-    assert [on_disk[s.id] for s in specs] == json.loads(json.dumps(traces))
+    assert [t.trial for t in traces] == [s.id for s in specs]
+    on_disk = {t.trial: t for t in trace.read(path)}
+    assert [on_disk[s.id] for s in specs] == traces
 
 
 def test_repeats_are_not_one_answer_twice(whole):
     by_pair = {}
     for t in whole[1]:
-        by_pair.setdefault((t["arm"]["name"], t["instance"]), []).append(t["steps"])
-    assert any(json.dumps(timeless({"steps": a})) != json.dumps(timeless({"steps": b})) for a, b in by_pair.values())
+        by_pair.setdefault((t.arm.name, t.instance), []).append(timeless(t).steps)
+    assert any(a != b for a, b in by_pair.values())
 
 
 def test_one_after_the_other_gives_the_same_as_at_once(specs, whole, tmp_path):
@@ -141,7 +142,7 @@ def test_a_run_goes_on_where_it_stopped(specs, whole, tmp_path, interrupt, left)
     said = []
     traces = trials.run(specs, backends.simulated(), path, progress=said.append)
     assert [timeless(t) for t in traces] == [timeless(t) for t in whole[1]]
-    assert {t["trial"]: timeless(t) for t in trace.read(path)} == {t["trial"]: timeless(t) for t in traces}
+    assert {t.trial: timeless(t) for t in trace.read(path)} == {t.trial: timeless(t) for t in traces}
     rows = metrics.frame(traces).drop(columns="seconds")
     assert rows.equals(metrics.frame(whole[1]).drop(columns="seconds"))
     assert any(text.startswith(f"{left} trials in") for text in said) == bool(left)
@@ -180,8 +181,8 @@ def test_a_file_of_another_backend_is_refused(specs, whole, tmp_path):
 
 def rewritten(path, target, change):
     """The file's traces with their arms changed."""
-    traces = [{**one, "arm": change(one["arm"])} for one in trace.read(path)]
-    target.write_text("".join(map(trace.dumps, traces)), "utf-8")
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    target.write_text("".join(json.dumps({**r, "arm": change(r["arm"])}) + "\n" for r in records), "utf-8")
 
 
 def test_traces_from_before_a_field_was_there_go_on_as_its_default(specs, whole, tmp_path):
@@ -209,8 +210,8 @@ def test_a_part_of_a_plan_runs_in_the_file_of_the_whole(specs, whole, tmp_path):
     path = tmp_path / "t.jsonl"
     for part in (specs[:5], specs[12:18], specs[3:14]):
         found = run(part, path, whole=specs)
-        assert [t["trial"] for t in found] == [s.id for s in part]
-    assert {t["trial"] for t in trace.read(path)} == {s.id for s in specs[:18]}
+        assert [t.trial for t in found] == [s.id for s in part]
+    assert {t.trial for t in trace.read(path)} == {s.id for s in specs[:18]}
     assert set(trials.finished(specs[4:6], "sim", path, specs)) == {s.id for s in specs[4:6]}
     with pytest.raises(ValueError, match="which this run does not"):
         run(specs[:5], path)
@@ -246,7 +247,7 @@ def test_a_trial_without_infrastructure_is_failed_and_run_again(specs, whole, tm
 
     path = tmp_path / "t.jsonl"
     traces = run(specs, path, backends.simulated(transport=Down()))
-    assert [t["outcome"] == "failed" for t in traces] == [t["instance"] == 0 for t in traces]
+    assert [t.outcome == "failed" for t in traces] == [t.instance == 0 for t in traces]
     assert [timeless(t) for t in run(specs, path)] == [timeless(t) for t in whole[1]]
 
 

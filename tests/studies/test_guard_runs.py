@@ -1,39 +1,38 @@
 """Guards on looping tasks: recovery counted by hand, the figures, and both notebooks run headless."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from gemlab import backends
+from gemlab.agent.arm import Arm
+from gemlab.agent.step import Step
 from gemlab.app import experiments, notebooks
-from gemlab.guards.rounds import Round
+from gemlab.guards.rounds import Round, Verdict
 from gemlab.measure import figures
 from gemlab.replay import firing, sweep_figures, thresholds
 from gemlab.replay.importers import Run
+from gemlab.runs.trace import Tools, Trace
 from gemlab.studies import guard_runs
 
-NUDGE = {"kind": "nudge", "reason": "repeated_call", "text": "x", "call": 0, "place": "response"}
+MODEL = "gemini-2.5-flash"
+
+NUDGE = Verdict("nudge", "repeated_call", "x", 0)
 
 
 def answered(*calls, verdicts=(), text=None):
     parts = [{"functionCall": {"name": n, "args": {"q": q}}} for n, q in calls] or [{"text": text or ""}]
     response = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
-    return {
-        "response": response,
-        "verdicts": list(verdicts),
-        "failures": [],
-        "contents": [],
-        "changed": {},
-        "seconds": 0,
-    }
+    return Step(MODEL, response=response, verdicts=tuple(verdicts))
 
 
 def trace_of(arm, instance, outcome, steps, forced=False):
-    return {
-        "trial": f"{arm}/{instance}/0", "arm": {"name": arm}, "task": "dead-end", "instance": instance, "repeat": 0,
-        "model": "gemini-2.5-flash", "served": [], "outcome": outcome, "reason": None, "forced": forced,
-        "seconds": 0, "steps": steps, "received": [], "contents": [], "warnings": [],
-    }  # fmt: skip
+    steps = [*steps[:-1], replace(steps[-1], final=forced)]
+    return Trace(
+        f"{arm}/{instance}/0", Arm(arm), "dead-end", instance, 0, 0, "sim", backends.SCRIPTED, MODEL, outcome, None,
+        None, None, "", 0, "", Tools("get"), steps,
+    )  # fmt: skip
 
 
 def test_recovery_by_hand():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,7 @@ def run(server, folder, arms, instances, prompt="worked", **options):
 
 
 def outcomes(one, arm):
-    return {t["instance"]: t["outcome"] for t in one.traces if t["arm"]["name"] == arm}
+    return {t.instance: t.outcome for t in one.traces if t.arm.name == arm}
 
 
 # --- tables -------------------------------------------------------------------------------------------------
@@ -42,7 +43,7 @@ def test_the_table_holds_what_is_counted_by_hand_in_the_traces(language_whole):
         assert (row.task, row.trials, row.completed) == ("ecpm-handles", len(arm), len(completed))
         assert row.completion == pytest.approx(len(completed) / len(arm), abs=1e-6)
         assert row.completion_low <= row.completion <= row.completion_high
-        steps = [len(t["steps"]) for t in one.traces if t["arm"]["name"] == row.arm]
+        steps = [len(t.steps) for t in one.traces if t.arm.name == row.arm]
         assert row.requests == pytest.approx(sum(steps) / len(steps), abs=1e-4)
         assert row.redundant == row.redundant_low == row.redundant_high == 0
         if row.arm == "preserve":
@@ -95,12 +96,10 @@ def test_the_cells_for_people(language_whole):
 
 def turned(one):
     """The same trials with the arm that has no thoughts as the control: now preserve is better."""
-    traces = [
-        t for t in one.traces if t["arm"]["name"] in ("preserve", "strip") and t["instance"] in outcomes(one, "strip")
-    ]
+    traces = [t for t in one.traces if t.arm.name in ("preserve", "strip") and t.instance in outcomes(one, "strip")]
     by_instance = {}
     for t in traces:
-        by_instance.setdefault(t["instance"], {})[t["arm"]["name"]] = t["outcome"]
+        by_instance.setdefault(t.instance, {})[t.arm.name] = t.outcome
     arms = ["strip", "preserve"]
     evidence = blocks.judge(list(by_instance.values()), arms, block=10)
     return Run(one.setup, arms, traces, evidence, blocks.threshold(arms), one.source, 1.0, len(traces))
@@ -146,15 +145,15 @@ def test_the_last_prompts_of_one_instance_differ_by_the_thoughts_alone(language_
     assert kept.count('"thought"') == 4 and '"thought"' not in lost
     assert "Example" not in kept and "Tools:" not in kept
     # Whatever the model itself was shown last, of that trial.
-    trial = next(t for t in one.traces if t["arm"]["name"] == "preserve" and t["instance"] == 0)
-    assert re.search(r"s-\d+", json.dumps(trial["contents"]))[0] in kept
+    trial = next(t for t in one.traces if t.arm.name == "preserve" and t.instance == 0)
+    assert re.search(r"s-\d+", json.dumps(trial.received))[0] in kept
 
 
 @pytest.mark.parametrize("arm", ["server_state", "server_state_stateless"])
 def test_the_last_prompt_of_a_history_that_the_server_keeps(model_server, following, tmp_path, arm):
     model_server.answers = [following()]
     (one,) = run(model_server, tmp_path, ["preserve", arm], 1)
-    assert {t["outcome"] for t in one.traces} == {"completed"}
+    assert {t.outcome for t in one.traces} == {"completed"}
     kept, control = (language_report.last_prompt(one, name) for name in (arm, "preserve"))
     assert kept == control and kept.count('"thought"') == 4
 
@@ -180,7 +179,7 @@ def test_the_summary_holds_the_rows_the_speed_and_the_notes(language_whole, tmp_
 
 def test_a_file_s_name_may_hold_spaces(language_whole, tmp_path):
     one = language_whole[1][0]
-    traces = [{**t, "backend": "gguf:my model prompt=x.gguf prompt=worked"} for t in one.traces]
+    traces = [replace(t, backend="gguf:my model prompt=x.gguf prompt=worked") for t in one.traces]
     run_of = Run(one.setup, one.arms, traces, one.evidence, one.threshold, one.source, one.seconds, one.ran)
     assert language_report.write(tmp_path / "s.json", "mine", [run_of], {})["backend"] == "gguf:my model prompt=x.gguf"
 
@@ -188,7 +187,7 @@ def test_a_file_s_name_may_hold_spaces(language_whole, tmp_path):
 def test_the_speed_of_trials_is_told_beside_the_runtime_s_own(language_whole):
     _, runs, _ = language_whole
     every = [t for one in runs for t in one.traces]
-    requests, seconds = sum(len(t["steps"]) for t in every), sum(one.seconds for one in runs)
+    requests, seconds = sum(len(t.steps) for t in every), sum(one.seconds for one in runs)
     found = language_report.speed(runs, Rates(1000.0, 50.0))
     # The fake server counts 100 tokens of prompt, 60 of them cached, and 20 made, for every request.
     assert found["read_a_second"] == pytest.approx(40 * requests / seconds)

@@ -25,7 +25,7 @@ def run(server, folder, setups=(WORKED,), arms=ARMS, instances=14, pilot=4, **op
 
 
 def outcomes(one, arm):
-    return {t["instance"]: t["outcome"] for t in one.traces if t["arm"]["name"] == arm}
+    return {t.instance: t.outcome for t in one.traces if t.arm.name == arm}
 
 
 def test_a_model_that_needs_its_thoughts_is_worse_without_them_and_no_worse_with_others_in_their_place(language_whole):
@@ -53,8 +53,8 @@ def test_arms_of_an_instance_ask_with_the_same_seeds_and_other_instances_with_ot
     for one in language_whole[1]:
         seeds = {}
         for t in one.traces:
-            for number, request in enumerate(trace.requests(t)):
-                seeds.setdefault((t["instance"], number), set()).add(request["generationConfig"]["seed"])
+            for number, request in enumerate(t.requests):
+                seeds.setdefault((t.instance, number), set()).add(request["generationConfig"]["seed"])
         assert all(len(found) == 1 for found in seeds.values())
         assert len({seed for found in seeds.values() for seed in found}) == len(seeds)
 
@@ -62,12 +62,12 @@ def test_arms_of_an_instance_ask_with_the_same_seeds_and_other_instances_with_ot
 def test_the_pilot_is_of_other_instances_and_lends_its_thoughts_in_turn(language_whole):
     folder, (one, _), _ = language_whole
     pilot = trace.read(folder / "pilot-ecpm-handles-worked.jsonl")
-    assert len(pilot) == 4 and {t["arm"]["name"] for t in pilot} == {"preserve"}
-    assert not {t["seed"] for t in pilot} & {t["seed"] for t in one.traces}
+    assert len(pilot) == 4 and {t.arm.name for t in pilot} == {"preserve"}
+    assert not {t.seed for t in pilot} & {t.seed for t in one.traces}
     lent = [set(donors.signatures_of(t)) for t in pilot]
     used = set()
-    for t in (t for t in one.traces if t["arm"]["name"] == "placebo"):
-        *_, last = trace.requests(t)
+    for t in (t for t in one.traces if t.arm.name == "placebo"):
+        *_, last = t.requests
         sent = {p["thoughtSignature"] for c in last["contents"] for p in c["parts"] if "thoughtSignature" in p}
         (whose,) = [i for i, signatures in enumerate(lent) if sent <= signatures]
         used.add(whose)
@@ -80,8 +80,8 @@ def test_each_set_up_asks_in_its_own_way_of_one_runtime(language_whole):
     texts = [a["messages"][0]["content"] for a in asked]
     assert 0 < sum("Example 2:" in text for text in texts) < len(texts)
     first, second = runs
-    assert {t["backend"].rpartition(" ")[2] for t in first.traces} == {"prompt=worked"}
-    assert {t["backend"].rpartition(" ")[2] for t in second.traces} == {"prompt=transcript"}
+    assert {t.backend.rpartition(" ")[2] for t in first.traces} == {"prompt=worked"}
+    assert {t.backend.rpartition(" ")[2] for t in second.traces} == {"prompt=transcript"}
     assert sorted(p.name for p in folder.iterdir()) == [
         f"{kind}-ecpm-handles-{one.setup.prompt}.jsonl" for kind in ("pilot", "trials") for one in (second, first)
     ]
@@ -93,7 +93,7 @@ def test_each_set_up_asks_in_its_own_way_of_one_runtime(language_whole):
 def test_a_pilot_without_a_completed_trial_leaves_the_placebo_out_and_says_so(model_server, tmp_path, capsys):
     model_server.answers = ['{"thought": "Enough.", "answer": "admob, 1.11"}']
     (one,) = run(model_server, tmp_path, arms=["preserve", "strip", "placebo"], instances=3, block=3)
-    assert one.arms == ["preserve", "strip"] and {t["arm"]["name"] for t in one.traces} == {"preserve", "strip"}
+    assert one.arms == ["preserve", "strip"] and {t.arm.name for t in one.traces} == {"preserve", "strip"}
     assert one.threshold == pytest.approx(1 / 0.05), "the arm that did not run costs the others nothing"
     assert "no trial of the pilot (4) was completed: no placebo here" in capsys.readouterr().out
     rows = language_report.frame([one])
@@ -119,7 +119,7 @@ def test_without_a_placebo_among_the_arms_there_is_no_pilot(model_server, follow
 
 
 def timeless(one):
-    return one.setup, one.arms, one.evidence, [(t["trial"], t["outcome"], t["received"]) for t in one.traces]
+    return one.setup, one.arms, one.evidence, [(t.trial, t.outcome, t.received) for t in one.traces]
 
 
 def test_a_run_that_was_killed_gives_the_same(language_whole, running_model_server, following, tmp_path):
@@ -149,7 +149,7 @@ def test_a_server_that_fails_ends_the_run_and_says_why(model_server, following, 
     assert not any("transcript" in p.name for p in tmp_path.iterdir()), "and the next set-up is not begun"
     model_server.answers = [following()]
     (one,) = run(model_server, tmp_path, arms=["preserve", "strip"], instances=2)
-    assert {t["outcome"] for t in one.traces} == {"completed"}, "failed trials are run again"
+    assert {t.outcome for t in one.traces} == {"completed"}, "failed trials are run again"
 
 
 def test_trials_that_failed_are_told_and_left_out(model_server, following, tmp_path, slept):
@@ -165,7 +165,7 @@ def test_trials_that_failed_are_told_and_left_out(model_server, following, tmp_p
         return body["messages"][-1]["content"] == doomed[0]
 
     (one,) = run(model_server, tmp_path, arms=["preserve", "neutral"], instances=3, block=3)
-    failed = [t["trial"] for t in one.traces if t["outcome"] == "failed"]
+    failed = [t.trial for t in one.traces if t.outcome == "failed"]
     assert len(failed) == 2 and one.evidence["neutral"].pairs == 2
     rows = language_report.frame([one])
     assert list(rows.trials) == [3, 3] and list(rows.completed) == [2, 2] and list(rows.completion) == [1, 1]

@@ -1,9 +1,11 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 from matplotlib.colors import to_rgb
 
 from gemlab import backends
+from gemlab.agent.arm import Arm
 from gemlab.measure import figures, report
 from gemlab.runs import trials
 from gemlab.studies import pruning_plots
@@ -49,7 +51,7 @@ class Made:
 
     def __init__(self, **arms):
         self.arms = arms
-        self.traces = [{"arm": {"name": a, "pruning": "none"}, "outcome": "completed"} for a in arms]
+        self.traces = [SimpleNamespace(arm=Arm(a), outcome="completed") for a in arms]
 
     def summary(self):
         return {"arms": self.arms}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ... import guards, tasks
-from ...guards.fingerprints import Identity
-from ...guards.rounds import Round
+from ... import guards
+from ...agent import step
+from ...guards.rounds import Round, blocked
 from ...runs import trace
-from ...wire import answers
 from ...wire import contents as wire
 from .base import Broken, Run, need
 from .chat import outcome
@@ -25,7 +24,7 @@ def is_contents(record: Any) -> bool:
 def contents_run(record: Any, name: str) -> Run:
     """Return the run of a conversation; a body's `tools` say what is declared, `success` or `reward` its outcome."""
     body = wire.normalise({"contents": record} if isinstance(record, list) else record)
-    turns = _turns(body["contents"], _declared(body), {}, set())
+    turns = _turns(body["contents"], _declared(body))
     source, model = str(body.get("source") or "contents"), str(body.get("model") or "unknown")
     return Run(str(body.get("id") or name), source, model, outcome(body), body.get("end"), turns)
 
@@ -37,79 +36,46 @@ _OUTCOMES = {"completed": True, "wrong": False, "unfinished": False, "refused": 
 
 def is_trace(record: Any) -> bool:
     """Tell whether a record is one of gemlab's own traces."""
-    return isinstance(record, dict) and {"trial", "received", "steps", "contents"} <= set(record)
+    return isinstance(record, dict) and {"trial", "arm", "steps", "contents"} <= set(record)
 
 
 def trace_run(record: dict[str, Any]) -> Run:
     """Return the run of a trace; the API's refusals and failures of infrastructure say nothing of the run."""
-    if record.get("version") != trace.VERSION:
-        raise Broken(f"trace of version {record.get('version')}, not {trace.VERSION}")
-    if record.get("outcome") not in _OUTCOMES:
-        raise Broken(f"unknown outcome {record.get('outcome')!r}")
-    known = tasks.get(record["task"]).identities if record["task"] in tasks.names() else {}
-    nudges = {_said(step) for step in record["steps"]} - {""}
-    turns = _turns(trace.received(record), _declared(record["config"]), known, nudges)
-    turns = _with_usage(turns, record["steps"])
-    source = f"{record['task']} {record['arm']['name']}"
-    return Run(record["trial"], source, record["model"], _OUTCOMES[record["outcome"]], record["reason"], turns)
+    try:
+        own = trace.load(record)
+    except trace.TraceError as error:
+        raise Broken(str(error)) from None
+    if own.outcome not in _OUTCOMES:
+        raise Broken(f"unknown outcome {own.outcome!r}")
+    turns = [step.rounds(turn, own.tools.identities) for turn in step.turns(own.steps)]
+    unheard = tuple(tuple(_unheard(now) for now in turn) for turn in turns if turn)
+    return Run(own.trial, f"{own.task} {own.arm.name}", own.model, _OUTCOMES[own.outcome], own.reason, unheard)
 
 
-def _said(step: Mapping[str, Any]) -> str:
-    """Return the user text with which guards nudged after a step: it opens no turn of the user's."""
-    texts = [v["text"] for v in step["verdicts"] if v["kind"] == "nudge" and v.get("place") == "user_text"]
-    return " ".join(texts)
-
-
-def _with_usage(turns: tuple[tuple[Round, ...], ...], steps: Sequence[dict[str, Any]]) -> tuple[tuple[Round, ...], ...]:
-    """Give each round the tokens of its request, and put the empty answers between them in their places."""
-    left = iter(_steps(steps))
-
-    def filled(turn: tuple[Round, ...]) -> Iterator[Round]:
-        for one in turn:
-            for calls, empty, tokens in left:
-                if empty:
-                    yield Round((), empty=empty, **tokens)
-                elif calls == one.calls:
-                    yield replace(one, **tokens)
-                    break
-
-    *earlier, newest = [tuple(filled(turn)) for turn in turns] or [()]
-    # An empty answer that ended the run has no round after it.
-    newest += tuple(Round((), empty=empty, **tokens) for _, empty, tokens in left if empty)
-    return tuple(turn for turn in (*earlier, newest) if turn)
-
-
-def _steps(steps: Sequence[dict[str, Any]]) -> Iterator[tuple[tuple, str, dict[str, int]]]:
-    for step in steps:
-        if step["response"] is None:
-            continue
-        answer = answers.of(step["response"])
-        calls = tuple(_call(c) for c in wire.calls(answer.content)) if answer.content else ()
-        empty = "" if calls else _emptiness(answer.content)
-        usage = answer.usage
-        output = usage.get("candidatesTokenCount", 0) + usage.get("thoughtsTokenCount", 0)
-        yield calls, empty, {"prompt_tokens": usage.get("promptTokenCount", 0), "output_tokens": output}
+def _unheard(now: Round) -> Round:
+    """Return a round as it would be if no guard had spoken in it: a call that one blocked has no result."""
+    stopped = blocked(now.verdicts)
+    results = tuple(None if i in stopped else wire.without_notice(body) for i, body in enumerate(now.results))
+    return replace(now, results=results, verdicts=())
 
 
 # --- contents to turns --------------------------------------------------------------------------------------
 
 
-def _turns(
-    contents: Sequence[Any], declared: set[str] | None, identities: Mapping[str, Identity], nudges: set[str]
-) -> tuple[tuple[Round, ...], ...]:
+def _turns(contents: Sequence[Any], declared: set[str] | None) -> tuple[tuple[Round, ...], ...]:
     """Return the turns that hold at least one round; an answer with text and no calls is no round."""
     found: list[list[Round]] = [[]]
     for group in wire.groups([need(c, dict, "content") for c in contents]):
         first = group.contents[0]
         if group.is_step:
-            made = _step(group, declared, identities)
+            made = _step(group, declared)
             found[-1] += [] if made is None else [made]
-        elif wire.opens_turn(first) and wire.answer_text(first) not in nudges:
+        elif wire.opens_turn(first):
             found.append([])
     return tuple(tuple(turn) for turn in found if turn)
 
 
-def _step(group: wire.Group, declared: set[str] | None, identities: Mapping[str, Identity]) -> Round | None:
+def _step(group: wire.Group, declared: set[str] | None) -> Round | None:
     pairs = wire.answered_calls(group)
     if not pairs:
         empty = "".join(_emptiness(c) for c in group.contents if wire.is_model(c))
@@ -117,7 +83,7 @@ def _step(group: wire.Group, declared: set[str] | None, identities: Mapping[str,
     calls = tuple(_call(call) for call, _ in pairs)
     results = tuple(_result(response) for _, response in pairs)
     unknown = () if declared is None else tuple(i for i, (name, _) in enumerate(calls) if name not in declared)
-    return Round(calls, results, unknown=unknown, identities=identities)
+    return Round(calls, results, unknown=unknown)
 
 
 def _call(call: dict[str, Any]) -> tuple[str, Any]:

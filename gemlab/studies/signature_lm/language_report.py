@@ -134,18 +134,15 @@ def speed_text(found: dict[str, float]) -> str:
 def last_prompt(one: Run, arm: str) -> str:
     """Return what the model was shown last in the first trial of an arm, its conversation alone."""
     from ...emulator.minds import prompts, view
-    from ...runs import trace
     from ...wire import families
 
-    traces = [t for t in one.traces if t["arm"]["name"] == arm]
-    found = min(traces, key=lambda t: t["instance"])
-    last = found["steps"][-1]
-    contents = [found["contents"][i] for i in last["contents"]]
-    if trace.kept_by_server(last):  # which sent along only what was new
-        contents = trace.received(found)
+    first = min((t for t in one.traces if t.arm.name == arm), key=lambda t: t.instance)
+    last = first.steps[-1]
+    contents = last.contents
+    if last.kept_by_server:  # which sent along only what was new
+        contents = first.received
         contents = contents[:-1] if wire.is_model(contents[-1]) else contents
-    body = {**found["config"], **last["changed"], "contents": contents}
-    seen = view.read(body, families.profile(families.serve(found["model"])))
+    seen = view.read({**(last.request or {}), "contents": contents}, families.profile(families.serve(first.model)))
     chat = prompts.messages(seen, prompts.design(one.setup.prompt), [])
     return "\n".join(f"{m['role']:9} {m['content']}" for m in chat[1:])
 
@@ -162,7 +159,7 @@ def reading(runs: Sequence[Run]) -> list[str]:
         control = mine.loc[one.arms[0]]
         said = [_against(mine.loc[arm], one.evidence[arm], one.threshold) for arm in one.arms[1:]]
         lines.append(f"{one.setup}: {one.arms[0]} completes {control.completion:.0%}; " + "; ".join(said) + ".")
-        failed = sum(t["outcome"] == "failed" for t in one.traces)
+        failed = sum(t.outcome == "failed" for t in one.traces)
         if failed:
             lines.append(f"{one.setup}: {failed} of {len(one.traces)} trials failed for infrastructure; left out.")
     lines += dict.fromkeys(one.source.sentence for one in runs)
@@ -189,8 +186,8 @@ def write(path: Path, name: str, runs: Sequence[Run], speed: dict[str, float]) -
     records = json.loads(rows.to_json(orient="records", double_precision=6))
     summary = {
         "experiment": name,
-        "backend": first["backend"].rpartition(" prompt=")[0],
-        "model": first["model"],
+        "backend": first.backend.rpartition(" prompt=")[0],
+        "model": first.model,
         "setups": records,
         "speed": {k: float(f"{v:.4g}") for k, v in speed.items()},
         "notes": reading(runs),

@@ -7,11 +7,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...backends import language
 from ...runs import blocks, donors, trials
 from ...runs.blocks import Evidence
+from ...runs.trace import Trace
 
 if TYPE_CHECKING:
     from ...backends import Backend, Source
@@ -45,7 +46,7 @@ class Run:
 
     setup: Setup
     arms: list[str]
-    traces: list[dict[str, Any]]
+    traces: list[Trace]
     evidence: dict[str, Evidence]
     threshold: float
     source: Source
@@ -171,15 +172,15 @@ def _donors(
     specs = trials.plan([arms[0]], setup.task, model, pilot, 1, seed + _PILOT_SEED)
     traces = trials.run(specs, api, folder / setup.file("pilot"), slots, None)
     _some_ran(traces)
-    if any(t["outcome"] == "completed" and donors.signatures_of(t) for t in traces):
+    if any(t.outcome == "completed" and donors.signatures_of(t) for t in traces):
         return {**given, "placebo": donors.placebo(traces)}, list(arms)
     print(f"  no trial of the pilot ({pilot}) was completed: no placebo here")
     return given, [a for a in arms if trials.arm(a).history != "placebo"]
 
 
-def _some_ran(traces: Sequence[dict[str, Any]]) -> None:
+def _some_ran(traces: Sequence[Trace]) -> None:
     """Raise RuntimeUnavailable where every trial failed: the next ones would wait and fail as well."""
     from ...emulator.minds.runtimes import RuntimeUnavailable
 
-    if all(t["outcome"] == "failed" for t in traces):
-        raise RuntimeUnavailable(f"every trial failed: {traces[0]['detail']}")
+    if all(t.outcome == "failed" for t in traces):
+        raise RuntimeUnavailable(f"every trial failed: {traces[0].detail}")
