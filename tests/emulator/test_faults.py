@@ -53,8 +53,8 @@ def test_every_fault_ends_in_its_own_outcome(fault, outcome, reason, transport):
 
 def test_resending_is_counted_and_waits_as_long_as_the_server_asks(slept):
     trial = run(Fault("429", step=2, seconds=7.9))
-    assert [len(step["failures"]) for step in trial.steps] == [0, 1, 0, 0, 0] and slept == [7.0]
-    details = trial.steps[1]["failures"][0]["body"]["error"]["details"]
+    assert [len(step.failures) for step in trial.steps] == [0, 1, 0, 0, 0] and slept == [7.0]
+    details = trial.steps[1].failures[0]["body"]["error"]["details"]
     assert [d["@type"].rsplit(".", 1)[1] for d in details] == ["Help", "QuotaFailure", "RetryInfo"]
 
 
@@ -67,7 +67,7 @@ def test_a_call_that_came_with_a_malformed_one_is_not_run():
 def test_a_stream_that_fails_after_something_came_is_not_asked_for_again(kind):
     trial = run(Fault(kind, step=2, after=1), transport="stream", model="gemini-3.6-flash")
     assert trial.outcome == "failed" and len(trial.steps) == 2
-    (failure,) = trial.steps[1]["failures"]
+    (failure,) = trial.steps[1].failures
     assert answers.fold(failure["got"]).content["parts"][0]["functionCall"]["name"] == "estimate_range"
     assert [c.name for c in trial.called] == ["fetch_ecpm"]
 
@@ -75,7 +75,7 @@ def test_a_stream_that_fails_after_something_came_is_not_asked_for_again(kind):
 @pytest.mark.parametrize("kind", ["cut", "error_chunk"])
 def test_a_stream_that_fails_before_anything_came_is_asked_for_again(kind):
     trial = run(Fault(kind, step=2, after=0), transport="stream", model="gemini-3.6-flash")
-    assert trial.outcome == "completed" and len(trial.steps[1]["failures"]) == 1
+    assert trial.outcome == "completed" and len(trial.steps[1].failures) == 1
 
 
 def test_a_cut_stream_never_strikes_an_unary_request():
@@ -85,14 +85,14 @@ def test_a_cut_stream_never_strikes_an_unary_request():
 def test_another_model_in_the_middle_of_a_run_is_seen_and_of_another_family_refuses_the_signatures():
     same = run(Fault("served_model", step=3, served="gemini-3.5-flash"), model="gemini-3.6-flash")
     assert same.outcome == "completed"
-    assert [step["pin"].match for step in same.steps] == [True, True, False, True, True]
+    assert [step.pin.match for step in same.steps] == [True, True, False, True, True]
     other = run(Fault("served_model", step=3, served="gemini-4-argon"), model="gemini-3.6-flash")
     assert other.outcome == "refused" and "Corrupted thought signature." in other.detail
 
 
 def test_an_answer_that_names_no_model_is_unknown_not_a_match():
     trial = run(Fault("no_model_version", step=2))
-    assert [step["pin"].match for step in trial.steps] == [True, None, True, True, True]
+    assert [step.pin.match for step in trial.steps] == [True, None, True, True, True]
 
 
 def test_faults_come_with_their_probability_and_are_the_same_for_the_same_seed():
