@@ -119,7 +119,7 @@ class Step:
         """Requested against served; None where nobody answered."""
         return Pin(self.model, self.answer.served) if self.answer else None
 
-    @property
+    @cached_property
     def empty(self) -> str:
         """Why an answer is neither calls nor a text: malformed, no parts, thoughts only; empty where it is one."""
         if self.answer is None:
