@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .ladder import STOP, Guard, Ladder, Watch
 from .policy import Guards
 from .presets import GUARDS, PRESETS, get, together
 from .rules import (
@@ -23,16 +24,20 @@ __all__ = [
     "GUARDS",
     "HARD_CAP",
     "PRESETS",
+    "STOP",
     "CostBudget",
     "Cycle",
     "EmptyAnswer",
+    "Guard",
     "Guards",
+    "Ladder",
     "RepeatedCall",
     "RepeatedError",
     "ResultStall",
     "TokenBudget",
     "TurnBudget",
     "UnknownTool",
+    "Watch",
     "get",
     "together",
 ]

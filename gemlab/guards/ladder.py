@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
-from .rounds import Place, Round, Verdict
+from .rounds import Place, Round, Seen, Verdict
 
 
 class Guard(Protocol):
@@ -56,7 +56,11 @@ class Watch:
 
     @property
     def rule(self) -> Any:
-        """The detector whose level counts."""
+        """The detector whose level counts: a guard with `levels` of its own is one itself."""
+        return self
+
+    def levels(self, seen: Iterable[Seen]) -> Iterator[float | None]:
+        """Yield a level after every round, None after one that says nothing to the rule."""
         raise NotImplementedError
 
     def fired(self, rounds: Sequence[Round]) -> list[bool]:
