@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 from gemlab.backends import language
-from gemlab.studies.signature_lm import language_report, language_runs, language_speed
+from gemlab.studies.signature_lm import report, runs, speed
 
-SETUP = language_runs.Setup("ecpm-handles", "worked")
+SETUP = {"task": "ecpm-handles", "prompt": "worked"}
 ARMS = [{"name": "preserve", "guard": "cap_10"}, {"name": "strip", "history": "strip", "guard": "cap_10"}]
 MODEL = "gemini-2.5-flash"
 
@@ -31,18 +31,19 @@ def main() -> int:
     backend = language.absolute(given.backend)
     runtime = language.open_runtime(backend, given.slots)
 
-    def run(instances: int, seed: int) -> language_runs.Run:
+    def run(instances: int, seed: int) -> runs.Run:
         with tempfile.TemporaryDirectory() as folder:
-            where = Path(folder)
-            (made,) = language_runs.run(
-                backend, [SETUP], ARMS, MODEL, instances, seed, where, given.slots, block=instances, runtime=runtime
-            )
-            return made
+            asked = runs.Parameters(
+                backend=backend, setups=[SETUP], arms=ARMS, model=MODEL, instances=instances, seed=seed,
+                slots=given.slots, block=instances,
+            )  # fmt: skip
+            (done,) = runs.run(asked, Path(folder), runtime)
+            return done
 
     run(given.slots // 2 or 1, 8)  # every slot has read the examples once
-    rates = language_speed.measure(runtime, given.slots)
+    rates = speed.measure(runtime, given.slots)
     run(given.slots // 2 or 1, 9)
-    print(language_report.speed_text(language_report.speed([run(given.instances, 7)], rates)))
+    print(report.speed_text(report.speed([run(given.instances, 7)], rates)))
     return 0
 
 

@@ -33,6 +33,10 @@ T = TypeVar("T")
 class BadInput(ValueError):
     """Something the user gave cannot be used; the message is one line that says what and why."""
 
+    def _render_traceback_(self) -> list[str]:
+        # IPython asks for this: in a notebook, too, the line says it all.
+        return [f"{type(self).__name__}: {self}"]
+
 
 def validated(kind: type[T], value: Any, what: str) -> T:
     """Return a JSON value as a dataclass of the kind, checked by its types; raises BadInput with one line."""

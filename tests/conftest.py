@@ -215,13 +215,14 @@ def language_whole(running_model_server, following, tmp_path_factory):
 
     Of the trials without thoughts more than nine in ten answer too early.
     """
-    from gemlab.studies.signature_lm import language_runs
+    from gemlab.studies.signature_lm import runs as language_runs
 
     running_model_server.reset()
     running_model_server.answers = [following(early=0.5)]
     folder = tmp_path_factory.mktemp("language")
-    setups = [language_runs.Setup("ecpm-handles", prompt) for prompt in ("worked", "transcript")]
+    setups = [{"task": "ecpm-handles", "prompt": prompt} for prompt in ("worked", "transcript")]
     arms = ["preserve", "strip", "neutral", "placebo", {"name": "none", "thinking": "off"}]
     name = f"openai:{running_model_server.url}#small"
-    runs = language_runs.run(name, setups, arms, "gemini-2.5-flash", 14, 1, folder, pilot=4)
+    asked = language_runs.Parameters(backend=name, setups=setups, arms=arms, instances=14, pilot=4)
+    runs = language_runs.run(asked, folder)
     return folder, runs, list(running_model_server.asked)

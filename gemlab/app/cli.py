@@ -38,7 +38,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", help="spend what the estimate says")] = False,
 ) -> None:
     """Run an experiment and leave its table, figures, traces and report in one folder."""
-    from ..measure import tables
+    from ..measure import summary
     from . import experiments, notebooks
 
     chosen = experiments.load(name)
@@ -48,10 +48,7 @@ def run(
         given["backend"] = backend
     parameters = notebooks.prepare(chosen, given, yes, out)
     where = notebooks.run(chosen, parameters, out)
-    summary = json.loads((where / "summary.json").read_text("utf-8"))
-    if "arms" in summary:
-        print(f"\n{tables.text(tables.arms(summary))}")
-    print("", *summary["notes"], sep="\n")
+    print(f"\n{summary.text(json.loads((where / 'summary.json').read_text('utf-8')))}")
     traces = "\n         ".join(str(path) for path in sorted(where.rglob("*.jsonl")))
     print(f"\nreport   {where / 'report.html'}\nsummary  {where / 'summary.json'}\ntraces   {traces}")
 
@@ -136,9 +133,9 @@ def show(
         raise experiments.BadInput(f"{traces}: no trial that begins with {trial!r}")
     print("\n\n".join(timeline.text(one) for one in found))
     if png:
-        from ..measure import figures
+        from ..measure import figures, style
 
-        figures.save(figures.timeline(found[0]), Path(png))
+        style.save(figures.timeline(found[0]), Path(png))
 
 
 @app.command()

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import ast
 import json
-import math
-import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..registry import BadInput
+from ..registry import BadInput, load_parts
+from ..studies.base import STUDIES
+from ..studies.parameters import json_only, of_kind
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_FIELDS = {"notebook", "question", "parameters"}
+_FIELDS = {"notebook", "study", "question", "parts", "parameters"}
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A notebook with the parameters that an experiment file sets."""
+    """A notebook with the parameters that an experiment file sets, and the study that it runs, empty if not known."""
 
     name: str
     notebook: Path
     parameters: dict[str, Any]
+    study: str = ""
 
 
 # --- experiment files ---------------------------------------------------------------------------------------
@@ -45,10 +46,32 @@ def load(name: str) -> Experiment:
         raise BadInput(f"{path}: {error}") from None
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
-    unknown = set(found) - _FIELDS
-    if unknown or not isinstance(found.get("notebook"), str) or not isinstance(found.get("parameters", {}), dict):
-        raise BadInput(f'{path}: needs notebook = "…" and [parameters]; unknown here: {sorted(unknown) or "none"}')
-    return Experiment(path.stem, _notebook(path, found["notebook"]), found.get("parameters", {}))
+    return _experiment(path, found)
+
+
+def _experiment(path: Path, found: Mapping[str, Any]) -> Experiment:
+    """Return an experiment from the tables of its file.
+
+    Either names the other: a study its notebook of the same name, a notebook its study. `parts`: Python files, beside
+    this one, which are executed first. Raises BadInput.
+    """
+    texts = {name: found.get(name, "") for name in ("notebook", "study", "question")}
+    parameters, parts = found.get("parameters", {}), found.get("parts", [])
+    are_texts = all(isinstance(text, str) for text in texts.values())
+    are_names = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+    if set(found) - _FIELDS or not are_texts or not are_names or not isinstance(parameters, dict):
+        unknown = sorted(set(found) - _FIELDS) or "none"
+        raise BadInput(f'{path}: needs notebook = "…" or study = "…", and [parameters]; unknown here: {unknown}')
+    if not (texts["notebook"] or texts["study"]):
+        raise BadInput(f'{path}: needs notebook = "…" or study = "…"')
+    if parts:
+        parameters = {**parameters, "parts": [str((path.parent / part).resolve()) for part in parts]}
+    load_parts(parameters.get("parts", []))
+    notebook = _notebook(path, texts["notebook"] or f"{texts['study']}.ipynb")
+    study = texts["study"] or (notebook.stem if notebook.stem in STUDIES else "")
+    if study:
+        STUDIES.find(study)
+    return Experiment(path.stem, notebook, parameters, study)
 
 
 def known() -> list[str]:
@@ -119,58 +142,13 @@ def checked(given: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
     if unknown:
         raise BadInput(f"unknown parameter {', '.join(unknown)}; {notebook.name} has {', '.join(found)}")
     for name, value in given.items():
-        _json_only(name, value)
-        wanted, got = type(found[name]), type(value)
-        if found[name] is None or got is wanted or (wanted is float and got is int):
-            continue
-        raise BadInput(f"parameter {name} is {_kind(wanted)}, {json.dumps(value)} is {_kind(got)}")
+        json_only(name, value)
+        if found[name] is not None:
+            of_kind(name, value, type(found[name]))
     return {**found, **given}
 
 
-def _kind(kind: type) -> str:
-    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
-    return names.get(kind, kind.__name__)
-
-
-def _json_only(name: str, value: Any) -> None:
-    """Refuse what papermill would turn into text or into invalid JSON in silence."""
-    if isinstance(value, list):
-        for item in value:
-            _json_only(name, item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise BadInput(f"parameter {name}: the key {key!r} is not a text")
-            _json_only(name, item)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise BadInput(f"parameter {name} is {value}, not a finite number")
-    elif value is not None and not isinstance(value, str | int | float | bool):
-        raise BadInput(f"parameter {name}: {type(value).__name__} is not a JSON type")
-
-
 # --- folders ------------------------------------------------------------------------------------------------
-
-
-def folder(out: str | Path, name: str) -> Path:
-    """Return the run's folder as an absolute path, made if need be: `out`, or `runs/<name>/<time>` here.
-
-    Raises BadInput where it cannot be made or written.
-    """
-    if out:
-        made = Path(out).expanduser().resolve()
-    else:
-        # A notebook opened by hand works in notebooks/; its runs belong beside the others.
-        here = ROOT if Path.cwd() == ROOT / "notebooks" else Path.cwd()
-        base = here / "runs" / name / time.strftime("%Y%m%d-%H%M%S")
-        made = next(p for i in range(1000) if not (p := base if not i else base.with_name(f"{base.name}-{i}")).exists())
-    try:
-        made.mkdir(parents=True, exist_ok=True)
-        probe = made / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise BadInput(f"cannot write in {made}: {error.strerror}") from None
-    return made
 
 
 def is_done(run: Path) -> bool:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import backends
-from ..backends import language
-from ..runs import trials
-from ..wire import families
+from ..agent.trial import Spec
+from ..registry import BadInput, load_parts
+from ..studies.base import STUDIES, check
+from ..studies.session import folder
 from . import costs
-from .experiments import BadInput, Experiment, checked, folder, is_done
+from .experiments import Experiment, checked, is_done
 
 # A cell may run for a day; a kernel that is not up after two minutes will not come.
 _CELL_TIMEOUT, _START_TIMEOUT = 24 * 3600, 120
@@ -28,70 +29,32 @@ class RunFailed(RuntimeError):
 def prepare(experiment: Experiment, given: Mapping[str, Any], yes: bool, out: str = "") -> dict[str, Any]:
     """Check everything that can be checked before a kernel starts; return the notebook's parameters.
 
-    A folder `out` that holds trials of other settings is refused here, before anything in it is touched.
-
-    A language model's file is named by its whole path from here on. On the real API: prints what the run will take,
-    and raises BadInput unless `yes`. Raises BadInput and backends.NoKey.
+    A folder `out` that holds trials of other settings is refused here, before anything in it is touched. Files are
+    named by their whole paths from here on. On a backend that costs money: prints what the run will take, and raises
+    BadInput unless `yes`. Raises BadInput and backends.NoKey.
     """
-    parameters = _absolute(checked({**experiment.parameters, **given}, experiment.notebook))
-    names = ("arms", "task", "model", "instances", "repeats", "seed")
-    try:
-        specs = trials.plan(**{n: parameters[n] for n in names}) if set(names) <= set(parameters) else []
-        chosen = parameters.get("backend", "sim")
-        own = language.is_language(chosen) or "setups" in parameters
-        if own:
-            chosen = parameters["backend"] = language.absolute(chosen)
-            _check_setups(parameters, out)
-            language.check(chosen)
-        if out and specs:
-            name = language.label(chosen) if own else chosen
-            trials.finished(specs, name, Path(out).expanduser() / "trials.jsonl")
-        if chosen == "sim" or own:
-            # Building the backend would import the SDK, a second, for a process that sends nothing.
-            if not families.is_known(families.serve(parameters.get("model", families.known_models()[0]))):
-                known = ", ".join(families.known_models())
-                raise BadInput(f"unknown model {parameters['model']!r}; the emulator knows {known}")
-            return parameters
-        backend = backends.get(chosen)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
-    print(costs.estimate(specs) if specs else "cost unknown: the notebook has no trial parameters")
-    if not yes:
-        raise BadInput("this spends money on the real API: add --yes to go on")
-    asyncio.run(backend.reachable(parameters["model"]))
+    parameters = checked({**experiment.parameters, **given}, experiment.notebook)
+    load_parts(parameters.get("parts", []))
+    specs: list[Spec] = []
+    if experiment.study:
+        study, _ = STUDIES.find(experiment.study)
+        read = check(study, {**parameters, "out": out or parameters.get("out", "")})
+        parameters |= {name: value for name, value in read.values().items() if name in parameters}
+        specs = study.plan(read)
+    way, _ = backends.find(parameters.get("backend", "sim"))
+    if way.spends:
+        _spend(specs, parameters, yes)
     return parameters
 
 
-def _check_setups(parameters: Mapping[str, Any], out: str) -> None:
-    """Check what a language model will be asked, where a notebook has set-ups; raises ValueError."""
-    from ..studies.signature_lm import language_runs
-
-    if "setups" in parameters:
-        names = ("arms", "model", "instances", "seed", "pilot", "alpha", "block")
-        wanted, given = language_runs.setups(parameters["setups"]), {n: parameters[n] for n in names}
-        language_runs.check(parameters["backend"], wanted, folder=Path(out).expanduser() if out else None, **given)
-
-
-def _absolute(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters with the paths of files made absolute: the notebook works in the run's folder.
-
-    A path is what `traces` lists and what a name that ends in `_file` holds. Raises BadInput for one that is not
-    there.
-    """
-
-    def path(text: str) -> str:
-        found = Path(text).expanduser().resolve()
-        if not found.exists():
-            raise BadInput(f"no file or folder {text}")
-        return str(found)
-
-    made = dict(parameters)
-    for name, value in parameters.items():
-        if name == "traces":
-            made[name] = [path(str(v)) for v in value]
-        elif name.endswith("_file") and value:
-            made[name] = path(value)
-    return made
+def _spend(specs: list[Spec], parameters: Mapping[str, Any], yes: bool) -> None:
+    """Say what a run will take; raises BadInput unless that is agreed to and the API can be reached."""
+    backend = backends.get(parameters["backend"])
+    print(costs.estimate(specs) if specs else "cost unknown: the study does not tell its trials")
+    if not yes:
+        raise BadInput("this spends money on the real API: add --yes to go on")
+    if isinstance(backend, backends.ClientBackend) and "model" in parameters:
+        asyncio.run(backend.reachable(parameters["model"]))
 
 
 def run(experiment: Experiment, parameters: Mapping[str, Any], out: str = "") -> Path:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..measure import tables
-from ..replay import firing, importers, thresholds
-from .experiments import BadInput, folder
+from ..backends import Source
+from ..measure import style, tables
+from ..registry import BadInput
+from ..replay import firing, importers, sweep_figures, thresholds
+from ..studies.session import folder
 
 
 def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: str) -> str:
@@ -30,11 +32,9 @@ def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: st
         raise BadInput(str(error)) from None
     where = folder(out, "sweep")
     rows.to_csv(where / "sweep.csv", index=False)
-    from ..measure import figures
-    from ..replay import sweep_figures
-
     kind = thresholds.target(fires)
-    figures.save(sweep_figures.frontier(rows, choices, kind, tolerance), where / "sweep.png")
+    about = sweep_figures.subject(got.runs, Source("own", "own runs, as recorded"))
+    style.save(sweep_figures.frontier(rows, choices, kind, tolerance, about), where / "sweep.png")
     found = thresholds.cells(rows)
     parts = [
         tables.text(found) if found else "No rule fires in any run.",

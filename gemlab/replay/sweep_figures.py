@@ -2,51 +2,60 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 
 from ..backends import Source
-from ..measure.figures import BLUE, GREEN, GREY, ORANGE, RED, SKY, STYLE
+from ..measure import style
+from ..measure.style import BLUE, FAINT, GREY, INK, ORANGE, RED, SERIES, SKY, Cell
+from ..measure.subject import Subject
 from . import thresholds
-from .firing import ASSUMPTION, NEVER, Fires
+from .firing import ASSUMPTION, NEVER, Fires, label
+from .importers import Run
 from .thresholds import ALL, Choice
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-_INK, _FAINT = "#222222", "#D9D9D9"
-_COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", SKY, RED, GREY, "#F0E442")
 _KINDS = {"healthy": ORANGE, "capped": BLUE, "failing": SKY}
+_INTERVALS = "95% intervals: Wilson"
+
+
+def counted(runs: Sequence[Run]) -> str:
+    """Return in words how many runs of each kind there are."""
+    labels = Counter(label(run) for run in runs)
+    return ", ".join(f"{labels[k]} {k}" for k in (*_KINDS, "unlabelled") if labels[k] or k in _KINDS) + " runs"
+
+
+def subject(runs: Sequence[Run], source: Source) -> Subject:
+    """Return whose recorded runs a sweep replays, their models and how many of each kind there are."""
+    models = tuple(sorted({run.model for run in runs if run.model}))
+    few = models if len(models) < 4 else (*models[:2], f"and {len(models) - 2} more")
+    return Subject(source, counted(runs), models=few)
 
 
 def colours(rules: Sequence[str]) -> dict[str, str]:
     """Return each rule's colour, the same in every figure of a sweep."""
-    return {rule: _COLOURS[i % len(_COLOURS)] for i, rule in enumerate(rules)}
+    return {rule: SERIES[i % len(SERIES)] for i, rule in enumerate(rules)}
 
 
-def _figure(width: float, height: float) -> Figure:
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def frontier(rows: pd.DataFrame, choices: Sequence[Choice], kind: str, tolerance: float) -> Figure:
+def frontier(rows: pd.DataFrame, choices: Sequence[Choice], kind: str, tolerance: float, about: Subject) -> Figure:
     """Return what each rule catches against the healthy runs that it stops, a point a threshold.
 
     Dots are the recommended thresholds with their intervals, the dashed line is the tolerance.
     """
-    with mpl.rc_context(STYLE):
-        figure = _figure(8.6, 4.6)
+    with style.sheet(8.6, 4.9) as figure:
         axes = figure.subplots()
         palette = colours(list(dict.fromkeys(rows.rule)))
-        axes.grid(color=_FAINT, linewidth=0.6)
+        style.grid(axes, "both")
         # Everything of interest lies near the tolerance; what stops far more healthy runs is off the figure.
         shown = max(2.5 * tolerance, 1.3 * max((c.stopped_high or 0 for c in choices), default=0), 0.01)
-        axes.axvline(tolerance, color=_INK, linewidth=0.8, linestyle="--")
+        axes.axvline(tolerance, color=INK, linewidth=0.8, linestyle="--")
         axes.annotate(f"tolerance {tolerance:.1%}", (tolerance, 1.03), (4, 0), textcoords="offset points", fontsize=8)
         taken: list[tuple[float, float]] = []
         for rule, found in rows.groupby("rule", sort=False):
@@ -56,16 +65,16 @@ def frontier(rows: pd.DataFrame, choices: Sequence[Choice], kind: str, tolerance
         axes.set(
             xlabel="healthy runs stopped", ylabel=f"{kind} runs caught", title="What a threshold catches and stops"
         )
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(mpl.ticker.PercentFormatter(1))
+        style.percent(axes.xaxis)
+        style.percent(axes.yaxis)
         for y, choice in enumerate(choices):
             _choice(axes, choice, rows, palette[choice.rule])
             text = f"{choice.rule} {'– none' if choice.threshold is None else f'≥ {choice.threshold}'}"
             axes.text(
                 0.985, 0.05 + 0.065 * (len(choices) - 1 - y), text, color=palette[choice.rule], ha="right",
-                transform=axes.transAxes, weight="bold",
+                transform=axes.transAxes, weight="bold", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
             )  # fmt: skip
-        _caption(figure, rows)
+        style.caption(figure, about, _INTERVALS, ASSUMPTION)
     return figure
 
 
@@ -88,50 +97,37 @@ def _choice(axes: Axes, choice: Choice, rows: pd.DataFrame, colour: str) -> None
     axes.plot([row.stopped], [row.caught], "o", color=colour, markersize=8)
 
 
-def heat(rows: pd.DataFrame, choices: Sequence[Choice], kind: str, most: int = 12) -> Figure:
+def heat(rows: pd.DataFrame, choices: Sequence[Choice], kind: str, about: Subject, most: int = 12) -> Figure:
     """Return caught and stopped by rule and threshold as two maps; frames mark the recommended thresholds."""
     rules = list(dict.fromkeys(rows.rule))
     chosen = {c.rule: c.threshold for c in choices}
-    with mpl.rc_context(STYLE):
-        figure = _figure(8.6, 1.9 + 0.62 * len(rules))
-        panels = (("caught", f"{kind} runs caught", BLUE), ("stopped", "healthy runs stopped", RED))
-        for axes, (value, title, colour) in zip(figure.subplots(2, 1), panels, strict=True):
-            cells = rows.pivot(index="rule", columns="threshold", values=value).loc[rules].iloc[:, :most]
-            ramp = LinearSegmentedColormap.from_list(value, ["white", colour])
-            # Stops of a few percent matter already, so that map is full at a tenth.
-            top = 1.0 if value == "caught" else 0.1
-            axes.imshow(cells.to_numpy(), cmap=ramp, vmin=0, vmax=top, aspect="auto")
-            for y, rule in enumerate(rules):
-                for x, threshold in enumerate(cells.columns):
-                    share = cells.loc[rule, threshold]
-                    text = (
-                        "–" if np.isnan(share) else f"{100 * share:.0f}" if value == "caught" else f"{100 * share:.1f}"
-                    )
-                    axes.text(x, y, text, ha="center", va="center", fontsize=8, color=_ink(share, top))
-                    if chosen.get(rule) == threshold:
-                        frame = mpl.patches.Rectangle(
-                            (x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=_INK, linewidth=1.8
-                        )
-                        axes.add_patch(frame)
+    # Stops of a few percent matter already, so that map is full at a tenth.
+    panels = (("caught", f"{kind} runs caught", BLUE, 1.0), ("stopped", "healthy runs stopped", RED, 0.1))
+    with style.sheet(8.6, 2.2 + 0.62 * len(rules)) as figure:
+        for axes, (value, title, colour, full) in zip(figure.subplots(2, 1), panels, strict=True):
+            shares = rows.pivot(index="rule", columns="threshold", values=value).loc[rules].iloc[:, :most]
+            cells = [
+                [_cell(float(shares.loc[rule, n]), full, chosen.get(rule) == n) for n in shares.columns]
+                for rule in rules
+            ]
+            style.heat(axes, cells, colour)
             axes.set_yticks(range(len(rules)), rules)
-            axes.set_xticks(range(len(cells.columns)), cells.columns)
-            axes.tick_params(length=0)
-            axes.spines[["bottom"]].set_visible(False)
+            axes.set_xticks(range(len(shares.columns)), [str(n) for n in shares.columns])
             axes.set_title(f"{title}, percent by threshold")
-        _caption(figure, rows)
+        style.caption(figure, about, "frames: recommended", ASSUMPTION)
     return figure
 
 
-def _ink(share: float, top: float) -> str:
-    return "white" if share > 0.55 * top else _INK
+def _cell(share: float, full: float, framed: bool) -> Cell:
+    text = "–" if np.isnan(share) else f"{100 * share:.0f}" if full == 1 else f"{100 * share:.1f}"
+    return Cell(share / full, text, framed=framed)
 
 
-def firing(fires: Fires, choices: Sequence[Choice], source: str = ALL, most: int = 20) -> Figure:
+def firing(fires: Fires, choices: Sequence[Choice], about: Subject, source: str = ALL, most: int = 20) -> Figure:
     """Return, by rule at its recommended threshold, the round at which it fires first, as shares of each kind."""
     shown = [c for c in choices if c.threshold is not None]
     inside = np.ones(len(fires.ids), bool) if source == ALL else fires.sources == source
-    with mpl.rc_context(STYLE):
-        figure = _figure(8.6, 1.2 + 1.3 * max(len(shown), 1))
+    with style.sheet(8.6, 1.5 + 1.3 * max(len(shown), 1)) as figure:
         grid = figure.subplots(max(len(shown), 1), 1, sharex=True, squeeze=False)[:, 0]
         for axes, choice in zip(grid, shown, strict=False):
             rule, threshold = fires.of(choice.rule, choice.threshold)
@@ -140,8 +136,10 @@ def firing(fires: Fires, choices: Sequence[Choice], source: str = ALL, most: int
             _bars(axes, parts, most)
             axes.set_title(f"{choice.rule} ≥ {choice.threshold}: round of the first firing")
         if not shown:
-            grid[0].text(0.5, 0.5, "no threshold is within the tolerance", ha="center", color=GREY)
-        grid[-1].set_xticks(range(1, most + 1), [*map(str, range(1, most)), f"{most}+"])
+            style.blank(grid[0], "no threshold is within the tolerance")
+        else:
+            grid[-1].set_xticks(range(1, most + 1), [*map(str, range(1, most)), f"{most}+"])
+        style.caption(figure, about, "shares of the runs of a kind in which the rule fires")
     return figure
 
 
@@ -151,7 +149,7 @@ def _bars(axes: Axes, parts: dict[str, np.ndarray], most: int) -> None:
         share = np.bincount(rounds, minlength=most + 1)[1:] / len(rounds)
         at = np.arange(1, most + 1) + (i - (len(there) - 1) / 2) * 0.27
         axes.bar(at, share, width=0.25, color=_KINDS[kind], label=f"{len(rounds)} {kind}")
-    axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
+    style.percent(axes.yaxis, decimals=0)
     axes.set_xlim(0.4, most + 0.6)
     if not there:
         axes.set_yticks([])
@@ -160,19 +158,18 @@ def _bars(axes: Axes, parts: dict[str, np.ndarray], most: int) -> None:
         axes.legend(frameon=False, loc="upper right", ncols=3, fontsize=9)
 
 
-def by_source(fires: Fires, choices: Sequence[Choice]) -> Figure:
+def by_source(fires: Fires, choices: Sequence[Choice], about: Subject) -> Figure:
     """Return caught and stopped of the recommended thresholds by data set, with intervals; a cross: no such run."""
     shown = [c for c in choices if c.threshold is not None]
     names = thresholds.sources(fires)
     palette = colours(fires.rules)
-    with mpl.rc_context(STYLE):
-        figure = _figure(8.6, 1.4 + (0.25 + 0.11 * len(shown)) * len(names))
+    with style.sheet(8.6, 1.9 + (0.25 + 0.11 * len(shown)) * len(names)) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         for y, source in enumerate(names):
             rows = thresholds.table(fires, source)
             if y % 2:
                 for axes in (left, right):
-                    axes.axhspan(y - 0.5, y + 0.5, color=_FAINT, alpha=0.35, linewidth=0)
+                    axes.axhspan(y - 0.5, y + 0.5, color=FAINT, alpha=0.35, linewidth=0)
             for i, choice in enumerate(shown):
                 row = rows[(rows.rule == choice.rule) & (rows.threshold == choice.threshold)].iloc[0]
                 at = y + (i - (len(shown) - 1) / 2) * 0.75 / len(shown)
@@ -180,14 +177,11 @@ def by_source(fires: Fires, choices: Sequence[Choice]) -> Figure:
                 _dot(right, row, "stopped", at, palette[choice.rule])
         for axes, title in ((left, "Caught (capped, else failing runs)"), (right, "Healthy runs stopped")):
             axes.set(title=title, xlim=(-0.03, 1.03), ylim=(len(names) - 0.5, -0.5))
-            axes.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
-            axes.grid(axis="x", color=_FAINT, linewidth=0.6)
+            style.percent(axes.xaxis)
+            style.grid(axes)
         left.set_yticks(range(len(names)), names)
-        handles = [
-            mpl.lines.Line2D([], [], color=palette[c.rule], marker="o", label=f"{c.rule} ≥ {c.threshold}")
-            for c in shown
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=max(len(shown), 1), frameon=False)
+        style.legend(figure, {f"{c.rule} ≥ {c.threshold}": palette[c.rule] for c in shown}, "outside upper center")
+        style.caption(figure, about, f"{_INTERVALS}; a cross: no such run in the set")
     return figure
 
 
@@ -195,35 +189,4 @@ def _dot(axes: Axes, row: Any, value: str, y: float, colour: str) -> None:
     if np.isnan(row[value]):
         axes.plot([0], [y], "x", color=GREY, markersize=4)
         return
-    axes.plot([row[f"{value}_low"], row[f"{value}_high"]], [y, y], color=colour, linewidth=1.5)
-    axes.plot([row[value]], [y], "o", color=colour, markersize=5)
-
-
-def arms(rows: pd.DataFrame, source: Source) -> Figure:
-    """Return what became of the trials of each task by arm: completed with its interval, and requests a trial."""
-    names, tasks = list(dict.fromkeys(rows.arm)), list(dict.fromkeys(rows.task))
-    palette = dict(zip(names, (GREY, RED, BLUE, SKY, GREEN, ORANGE), strict=False))
-    with mpl.rc_context(STYLE):
-        figure = _figure(8.6, 1.4 + (0.25 + 0.17 * len(names)) * len(tasks))
-        left, right = figure.subplots(1, 2, sharey=True)
-        for row in rows.itertuples():
-            at = tasks.index(row.task) + (names.index(row.arm) - (len(names) - 1) / 2) * 0.75 / len(names)
-            left.plot([row.completed_low, row.completed_high], [at, at], color=palette[row.arm], linewidth=2)
-            left.plot([row.completed], [at], "o", color=palette[row.arm], markersize=6)
-            right.barh(at, row.requests, height=0.6 / len(names), color=palette[row.arm])
-            right.annotate(f"{row.requests:.1f}", (row.requests, at), (3, -3), textcoords="offset points", fontsize=8)
-        left.set(title="Completed trials", xlim=(-0.03, 1.03), ylim=(len(tasks) - 0.5, -0.5))
-        left.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1))
-        left.grid(axis="x", color=_FAINT, linewidth=0.6)
-        left.set_yticks(range(len(tasks)), tasks)
-        right.set_title("Requests a trial")
-        handles = [mpl.lines.Line2D([], [], color=palette[n], marker="o", label=n) for n in names]
-        figure.legend(handles=handles, loc="outside upper right", ncols=len(names), frameon=False)
-        figure.supxlabel(source.label, fontsize=8, color=GREY, x=0.01, ha="left")
-    return figure
-
-
-def _caption(figure: Figure, rows: pd.DataFrame) -> None:
-    one = rows.iloc[0]
-    text = f"{one.healthy} healthy, {one.capped} capped, {one.failing} failing runs · 95% intervals\n{ASSUMPTION}"
-    figure.supxlabel(text, fontsize=8, color=GREY, x=0.01, ha="left")
+    style.interval(axes, y, row[value], (row[f"{value}_low"], row[f"{value}_high"]), colour)

@@ -16,6 +16,7 @@ import pandas as pd
 from .. import stats
 from ..guards.ladder import Watch
 from ..guards.presets import PRESETS, get
+from ..measure.tables import Cells
 from .firing import NEVER, Fires, Indexed, first_fires, index
 from .importers.base import Run
 
@@ -198,11 +199,12 @@ def _says_anything(run: Indexed, members: Sequence[Watch]) -> bool:
 # --- for people ---------------------------------------------------------------------------------------------
 
 
-def cells(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
+def cells(rows: pd.DataFrame) -> list[Cells]:
     """Return one row of cells a rule and threshold; thresholds at which nothing fires any more are left out."""
     fired = rows[["healthy_fired", "capped_fired", "failing_fired", "unlabelled_fired"]].sum(axis=1) > 0
-    return {
-        f"{r.rule} ≥ {r.threshold}": {
+    return [
+        {
+            "rule": f"{r.rule} ≥ {r.threshold}",
             "caught": _percent(r.caught, r.caught_low, r.caught_high),
             "capped": f"{r.capped_fired}/{r.capped}",
             "failing": f"{r.failing_fired}/{r.failing}",
@@ -213,30 +215,42 @@ def cells(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
             **({"tokens saved": str(r.tokens_saved)} if rows.tokens_saved.any() else {}),
         }
         for r in rows[fired].itertuples()
-    }
+    ]
 
 
-def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells as a table for a notebook."""
-    return pd.DataFrame.from_dict(cells(rows), orient="index")
-
-
-def _percent(value: float, low: float | None = None, high: float | None = None) -> str:
-    if np.isnan(value):
+def _percent(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    if value is None or np.isnan(value):
         return "–"
     return f"{100 * value:.1f}%" + ("" if low is None else f" [{100 * low:.1f}, {100 * high:.1f}]")
 
 
-def sensitivity(fires: Fires, tolerance: float = 0.01) -> dict[str, dict[str, str]]:
+def recommended(choices: Sequence[Choice]) -> list[Cells]:
+    """Return one row of cells a choice."""
+    return [
+        {
+            "rule": c.rule,
+            "threshold": "none" if c.threshold is None else f"≥ {c.threshold}",
+            "caught": "–" if c.caught is None else _percent(c.caught),
+            "healthy stopped": "–" if c.stopped is None else f"{_percent(c.stopped)}, up to {_percent(c.stopped_high)}",
+            "surely within": "none" if c.sure is None else f"from {c.sure} on",
+        }
+        for c in choices
+    ]
+
+
+def sensitivity(fires: Fires, tolerance: float = 0.01) -> list[Cells]:
     """Return by data set, for each rule, the threshold that it would recommend alone, and what that catches."""
-    found = {}
+    found = []
     for source in sources(fires):
         rows = table(fires, source)
         chosen = {c.rule: c for c in recommend(rows, tolerance)} if rows.healthy.any() else {}
-        found[source] = {
-            "healthy": str(rows.healthy.iloc[0]),
-            **{rule: _short(chosen.get(rule)) for rule in fires.rules},
-        }
+        found.append(
+            {
+                "data set": source,
+                "healthy": str(rows.healthy.iloc[0]),
+                **{rule: _short(chosen.get(rule)) for rule in fires.rules},
+            }
+        )
     return found
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats as scipy_stats
-from scipy.special import betaln
 
 LEVEL = 0.95
 _RESAMPLES = 9_999
@@ -45,11 +43,19 @@ class Comparison:
     c: int
 
 
+def _scipy() -> Any:
+    # It costs a second of start-up, which a command that only checks its input must not pay.
+    import scipy.special
+    import scipy.stats
+
+    return scipy
+
+
 def wilson(k: int, n: int) -> Interval:
     """Return the Wilson score interval of k successes in n; (0, 1) where n is 0."""
     if n == 0:
         return 0.0, 1.0
-    ci = scipy_stats.binomtest(k, n).proportion_ci(LEVEL, method="wilson")
+    ci = _scipy().stats.binomtest(k, n).proportion_ci(LEVEL, method="wilson")
     return float(ci.low), float(ci.high)
 
 
@@ -81,16 +87,20 @@ def _bca(values: np.ndarray) -> Interval:
 
 def _bootstrap(values: np.ndarray, method: str) -> Interval:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", scipy_stats.DegenerateDataWarning)
-        ci = scipy_stats.bootstrap(
-            (values,),
-            np.mean,
-            confidence_level=LEVEL,
-            n_resamples=_RESAMPLES,
-            batch=1_000,
-            method=method,
-            rng=np.random.default_rng(_SEED),
-        ).confidence_interval
+        warnings.simplefilter("ignore", _scipy().stats.DegenerateDataWarning)
+        ci = (
+            _scipy()
+            .stats.bootstrap(
+                (values,),
+                np.mean,
+                confidence_level=LEVEL,
+                n_resamples=_RESAMPLES,
+                batch=1_000,
+                method=method,
+                rng=np.random.default_rng(_SEED),
+            )
+            .confidence_interval
+        )
     return float(ci.low), float(ci.high)
 
 
@@ -112,7 +122,7 @@ def compare_binary(arm: Sequence[float], control: Sequence[float]) -> Comparison
         return Comparison(math.nan, (math.nan, math.nan), 1.0, "McNemar exact", 0, 0, 0)
     a, k = values.astype(bool)
     both, b, c = int((a & k).sum()), int((a & ~k).sum()), int((~a & k).sum())
-    p = scipy_stats.binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
+    p = _scipy().stats.binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
     difference = (b - c) / len(a)
     return Comparison(difference, newcombe(both, b, c, len(a)), float(p), "McNemar exact", len(a), b, c)
 
@@ -149,14 +159,18 @@ def compare_means(arm: Sequence[float], control: Sequence[float]) -> Comparison:
     d = values[0] - values[1]
     p = 1.0  # with one instance both signs are as likely
     if len(d) > 1 and np.any(d):
-        p = scipy_stats.permutation_test(
-            (d,),
-            np.mean,
-            permutation_type="samples",
-            n_resamples=_RESAMPLES,
-            batch=1_000,
-            rng=np.random.default_rng(_SEED),
-        ).pvalue
+        p = (
+            _scipy()
+            .stats.permutation_test(
+                (d,),
+                np.mean,
+                permutation_type="samples",
+                n_resamples=_RESAMPLES,
+                batch=1_000,
+                rng=np.random.default_rng(_SEED),
+            )
+            .pvalue
+        )
     return Comparison(
         float(d.mean()),
         _bca(d),
@@ -175,7 +189,7 @@ def compare(arm: Sequence[float], control: Sequence[float], binary: bool) -> Com
 
 def false_discovery(ps: Sequence[float]) -> list[float]:
     """Return Benjamini–Hochberg adjusted p-values."""
-    return [float(p) for p in scipy_stats.false_discovery_control(ps, method="bh")] if len(ps) else []
+    return [float(p) for p in _scipy().stats.false_discovery_control(ps, method="bh")] if len(ps) else []
 
 
 def e_value(b: int, c: int, a: float = 0.5) -> float:
@@ -184,7 +198,9 @@ def e_value(b: int, c: int, a: float = 0.5) -> float:
     Valid at every look; stop where it reaches 1/alpha.
     """
     with np.errstate(over="ignore"):  # beyond the range of floats it is infinite
-        return float(np.exp(betaln(b + a, c + a) - betaln(a, a) + (b + c) * math.log(2)))
+        return float(
+            np.exp(_scipy().special.betaln(b + a, c + a) - _scipy().special.betaln(a, a) + (b + c) * math.log(2))
+        )
 
 
 def flip_rate(outcomes: Sequence[Sequence[Any]]) -> float | None:

@@ -8,70 +8,187 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from scipy import stats as scipy_stats
+from annotated_types import Gt, Lt
 
 from .. import backends, stats
-from ..measure import metrics
+from ..backends import Backend, Source
+from ..measure import metrics, style
+from ..measure.style import BLUE, GREY, INK, ORANGE, RED
+from ..measure.subject import Note, Subject, of_source
+from ..registry import BadInput
 from ..runs import trace, trials
+from ..wire import families
+from . import base, parameters
+from .parameters import FILES, Count
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
+
+    from ..measure.findings import Findings
 
 COLUMNS = ("served", "calls", "redundant")
 # What is watched, and so how many tests share one false-alarm rate.
 WATCHED = ("calls", "redundant")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parameters(parameters.Parameters):
+    """`changed`: who serves after the change; `runs`: of each day; `looks`: after how many runs the canary looks.
+
+    `alpha`: false-alarm rate of a whole watch, shared by its looks. `cap`: tool calls from which on a run counts as
+    capped. `baseline_file`, `today_file`: one's own rows or traces in the place of the scripted model's.
+    """
+
+    changed: str = "gemini-2.5-flash-lite"
+    task: str = "ecpm"
+    runs: Count = 120
+    looks: list[int] = field(default_factory=lambda: [10, 20, 40, 60, 80, 120])
+    alpha: Annotated[float, Gt(0), Lt(1)] = 0.05
+    cap: Count = 8
+    repetitions: Count = 200
+    baseline_file: str = field(default="", metadata=FILES)
+    today_file: str = field(default="", metadata=FILES)
+
+    @property
+    def is_own(self) -> bool:
+        """Tell whether somebody's own files are read."""
+        return bool(self.baseline_file)
+
+
+class Canary(base.Study):
+    """Three days of the same agent: the baseline, one without a change and one with another model."""
+
+    name = "canary"
+    question = "A model is changed in silence: how many runs until the alarm?"
+    only = ("sim",)
+    why = "the change is the embedded emulator's routing; runs of another model come as baseline_file and today_file"
+    Parameters = Parameters
+
+    def check(self, parameters: Any) -> None:
+        p = parameters
+        whole = all(type(n) is int and n > 0 for n in p.looks)
+        if not whole or not p.looks or list(p.looks) != sorted(set(p.looks)):
+            raise BadInput(f"looks are whole numbers that go up, not {p.looks}")
+        if bool(p.baseline_file) != bool(p.today_file):
+            raise BadInput("baseline_file and today_file come together")
+        if p.is_own:
+            for file in (p.baseline_file, p.today_file):
+                load(Path(file))
+            return
+        if p.looks[-1] > p.runs:
+            raise BadInput(f"a look after {p.looks[-1]} runs needs as many: there are {p.runs}")
+        if not families.is_known(families.serve(p.changed)):
+            raise BadInput(f"unknown model {p.changed!r}; the emulator knows {', '.join(families.known_models())}")
+        for day in range(3):
+            base.check_folder(_plan(p, day), p, _file(day))
+
+    def run(self, parameters: Any, folder: Path, backend: Backend) -> Findings:
+        from ..measure.findings import Table
+
+        p = parameters
+        baseline, same, today = days(p, folder)
+        subject = _subject(p, baseline, today)
+        alarms, until = watch(baseline, today, p.looks, p.alpha)
+        shares = study(p, baseline, {"unchanged": same, "changed": today})
+        together = _together(baseline, today)
+        return base.of_tables(
+            self,
+            p,
+            subject=subject,
+            rows=together,
+            tables={
+                "alarms": Table(shares),
+                "served": Table(table(together, p.cap)),
+                "looks": Table(cells=_cells(alarms)),
+            },
+            figures={"alarms": lambda: figure(shares, p.alpha, subject)},
+            sentences=reading(shares, until, p),
+            remarks=[of_source(subject, "What the changed model does otherwise"), _method(p)],
+            folder=folder,
+        )
+
+
+def _method(p: Parameters) -> Note:
+    share = f"at most {100 * p.alpha:.3g}%, shared by its {len(p.looks)} looks and {len(WATCHED)} tests each"
+    same = " The day without a change is the baseline's own runs in another order." if p.is_own else ""
+    return Note("method", f"The stated false-alarm rate of a whole watch is {share}.{same}")
+
+
+# --- runs ---------------------------------------------------------------------------------------------------
+
+
 def load(path: Path) -> pd.DataFrame:
-    """Return rows from a trials.jsonl, or from rows as CSV or JSON lines; raises ValueError with one line."""
+    """Return rows from a trials.jsonl, or from rows as CSV or JSON lines; raises BadInput with one line."""
     import pandas as pd
 
-    if path.suffix == ".csv":
-        rows = pd.read_csv(path)
-    else:
-        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
-        try:
+    try:
+        if path.suffix == ".csv":
+            rows = pd.read_csv(path)
+        else:
+            lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
             first = json.loads(lines[0]) if lines else {}
             traces = isinstance(first, dict) and "steps" in first
             rows = metrics.frame(trace.read(path)) if traces else pd.DataFrame([json.loads(line) for line in lines])
-        except ValueError as error:
-            raise ValueError(f"{path}: neither traces nor JSON lines ({error})") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadInput(f"{path}: neither traces, nor rows as CSV or JSON lines ({error})".replace("\n", " ")) from None
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
     missing = [c for c in COLUMNS if c not in rows]
-    if missing:
-        raise ValueError(f"{path}: no column {', '.join(missing)}; a row has {', '.join(COLUMNS)}")
+    if missing or not len(rows):
+        raise BadInput(f"{path}: no column {', '.join(missing or COLUMNS)}; a row has {', '.join(COLUMNS)}")
     return rows
 
 
-def table(rows: pd.DataFrame, cap: int) -> pd.DataFrame:
-    """Return one line a served model: runs, mean tool calls, share of runs at the cap, redundant calls.
+def days(p: Parameters, folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the rows of a baseline, of a day without a change, and of a day on which another model serves.
 
-    `cap`: tool calls from which on a run counts as capped. Intervals: BCa for means, Wilson for the share.
+    From files where they are named (the day without a change is then the baseline itself), else from the
+    scripted model.
     """
+    if p.is_own:
+        baseline, today = load(Path(p.baseline_file)), load(Path(p.today_file))
+        return baseline, baseline, today
+    jobs = []
+    for day, route in enumerate((None, None, {p.model: p.changed})):
+        api = backends.simulated(backends.emulator(routes=route))
+        jobs.append((_plan(p, day), api, folder / _file(day)))
+    traces = trials.run_all(jobs, 4)
+    first, second, third = (metrics.frame(traces[i * p.runs : (i + 1) * p.runs]) for i in range(3))
+    return first, second, third
+
+
+def _plan(p: Parameters, day: int) -> list[Any]:
+    return trials.plan(["preserve"], p.task, p.model, p.runs, 1, p.seed * 100 + day)
+
+
+def _file(day: int) -> str:
+    return f"day{day}.jsonl"
+
+
+def _subject(p: Parameters, *days: pd.DataFrame) -> Subject:
+    served = sorted({str(name) for rows in days for name in rows.served.dropna()})
+    n = " and ".join(str(len(rows)) for rows in days) + " runs"
+    if not p.is_own:
+        return Subject(backends.SCRIPTED, n, "sim", (p.model,), tuple(served), (p.task,))
+    names = [Path(file).name for file in (p.baseline_file, p.today_file)]
+    label = f"own runs, as recorded in {names[0]} and {names[1]}"
+    return Subject(Source("own", label), n, served=tuple(served))
+
+
+def _together(*days: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
-    found = []
-    for served, group in rows.groupby(rows.served.fillna("unknown"), sort=True):
-        capped = (group.calls >= cap).astype(float)
-        calls, share, again = stats.mean(group.calls), stats.rate(capped), stats.mean(group.redundant)
-        found.append(
-            {
-                "served": served,
-                "runs": len(group),
-                "calls": calls.value,
-                "calls_ci": calls.ci,
-                "cap_ratio": share.value,
-                "cap_ci": share.ci,
-                "redundant": again.value,
-                "redundant_ci": again.ci,
-            }
-        )
-    return pd.DataFrame(found)
+    return pd.concat(days, ignore_index=True)
+
+
+# --- the alarm ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -93,6 +210,8 @@ def look(baseline: pd.DataFrame, today: pd.DataFrame, alpha: float) -> Alarm:
 
 
 def _p(before: np.ndarray, now: np.ndarray) -> float:
+    from scipy import stats as scipy_stats  # a second of start-up, which a check must not pay
+
     if len(before) < 2 or len(now) < 2 or np.ptp(np.concatenate([before, now])) == 0:
         return 1.0
     # The normal approximation, always: counts are full of ties, and the choice must not hang on the data.
@@ -112,78 +231,88 @@ def watch(
     return alarms, raised
 
 
-def summary(alarms: Sequence[Alarm]) -> list[dict[str, Any]]:
-    """Return the looks as JSON values."""
-    return [{"runs": a.runs, "p": float(f"{a.p:.6g}"), "watched": a.watched, "raised": bool(a.raised)} for a in alarms]
-
-
-def study(
-    baseline: pd.DataFrame,
-    streams: dict[str, pd.DataFrame],
-    looks: Sequence[int],
-    alpha: float,
-    repetitions: int,
-    seed: int,
-) -> pd.DataFrame:
+def study(p: Parameters, baseline: pd.DataFrame, streams: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return, by stream and look, the share of repetitions that have raised the alarm by then, with intervals.
 
     A repetition takes half of the baseline's runs and the stream's runs in a new random order.
     """
     import pandas as pd
 
-    rng, rows = np.random.default_rng(seed), []
+    rng, rows = np.random.default_rng(p.seed), []
     for name, runs in streams.items():
         until = []
-        for _ in range(repetitions):
+        for _ in range(p.repetitions):
             before = baseline.iloc[rng.permutation(len(baseline))[: len(baseline) // 2]]
-            until.append(watch(before, runs.iloc[rng.permutation(len(runs))], looks, alpha)[1])
-        for n in looks:
+            until.append(watch(before, runs.iloc[rng.permutation(len(runs))], p.looks, p.alpha)[1])
+        for n in p.looks:
             raised = sum(u is not None and u <= n for u in until)
-            low, high = stats.wilson(raised, repetitions)
-            rows.append({"stream": name, "runs": n, "alarmed": raised / repetitions, "low": low, "high": high})
+            low, high = stats.wilson(raised, p.repetitions)
+            share = {"alarmed": raised / p.repetitions, "alarmed_low": low, "alarmed_high": high}
+            rows.append({"stream": name, "runs": n, **share})
     return pd.DataFrame(rows)
 
 
-def days(
-    model: str, changed: str, task: str, runs: int, seed: int, folder: Path, baseline_file: str, today_file: str
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the rows of a baseline, of a day without a change, and of a day on which `changed` serves.
+# --- for people ---------------------------------------------------------------------------------------------
 
-    From files where they are named (the day without a change is then the baseline itself), else from the
-    scripted model.
+
+def table(rows: pd.DataFrame, cap: int) -> pd.DataFrame:
+    """Return one line a served model: runs, mean tool calls, share of runs at the cap, redundant calls.
+
+    `cap`: tool calls from which on a run counts as capped. Intervals: BCa for means, Wilson for the share.
     """
-    if baseline_file or today_file:
-        baseline, today = load(Path(baseline_file)), load(Path(today_file))
-        return baseline, baseline, today
-    routes = [None, None, {model: changed}]
-    jobs = []
-    for day, route in enumerate(routes):
-        api = backends.simulated(backends.emulator(routes=route))
-        specs = trials.plan(["preserve"], task, model, runs, 1, seed * 100 + day)
-        jobs.append((specs, api, folder / f"day{day}.jsonl"))
-    traces = trials.run_all(jobs, 4)
-    first, second, third = (metrics.frame(traces[i * runs : (i + 1) * runs]) for i in range(3))
-    return first, second, third
-
-
-def together(*days: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of several days as one."""
     import pandas as pd
 
-    return pd.concat(days, ignore_index=True)
+    found = []
+    for served, group in rows.groupby(rows.served.fillna("unknown"), sort=True):
+        line: dict[str, Any] = {"served": served, "runs": len(group)}
+        capped = (group.calls >= cap).astype(float)
+        for name, estimate in (
+            ("calls", stats.mean(group.calls)),
+            ("cap_ratio", stats.rate(capped)),
+            ("redundant", stats.mean(group.redundant)),
+        ):
+            line |= {name: estimate.value, f"{name}_low": estimate.ci[0], f"{name}_high": estimate.ci[1]}
+        found.append(line)
+    return pd.DataFrame(found)
 
 
-def reading(found: pd.DataFrame, alpha: float) -> str:
-    """Return what the study says, in lines."""
-    lines = []
-    for name, rows in found.groupby("stream", sort=False):
-        half = rows[rows.alarmed >= 0.5]
-        most = rows.iloc[-1]
-        text = (
-            f"- {name}: {100 * most.alarmed:.0f}% [{100 * most.low:.0f}, {100 * most.high:.0f}] of watches raise the "
-        )
-        text += f"alarm within {most.runs:.0f} runs"
-        text += f"; half of them within {half.runs.iloc[0]:.0f}." if len(half) else "."
-        lines.append(text)
-    lines.append(f"- The stated false-alarm rate of a whole watch is at most {100 * alpha:.0f}%, shared by its looks.")
-    return "\n".join(lines)
+def _cells(alarms: Sequence[Alarm]) -> list[dict[str, str]]:
+    return [
+        {"runs": str(a.runs), "p": f"{a.p:.3g}", "smallest in": a.watched, "alarm": "yes" if a.raised else "no"}
+        for a in alarms
+    ]
+
+
+def figure(shares: pd.DataFrame, alpha: float, subject: Subject) -> Figure:
+    """Return the share of watches that have raised the alarm by each look, one line a stream, 95% intervals."""
+    colours = dict(zip(dict.fromkeys(shares.stream), (GREY, RED, BLUE, ORANGE), strict=False))
+    with style.sheet(7.6, 3.8) as figure:
+        axes = figure.subplots()
+        axes.axhline(alpha, color=INK, linewidth=0.8, linestyle="--")
+        at = (shares.runs.min(), alpha)
+        axes.annotate(f"stated false-alarm rate {alpha:.0%}", at, (0, 5), textcoords="offset points")
+        for name, rows in shares.groupby("stream", sort=False):
+            colour = colours[str(name)]
+            axes.fill_between(rows.runs, rows.alarmed_low, rows.alarmed_high, color=colour, alpha=0.2, linewidth=0)
+            axes.plot(rows.runs, rows.alarmed, "o-", color=colour)
+            last = rows.iloc[-1]
+            axes.annotate(str(name), (last.runs, last.alarmed), (8, -3), textcoords="offset points", color=colour)
+        axes.set(ylim=(-0.03, 1.04), xlabel="runs since the change", title="Alarm raised by then")
+        style.percent(axes.yaxis)
+        axes.margins(x=0.22)
+        style.caption(figure, subject, "bands: 95% (Wilson) over repetitions, which draw from the same runs")
+    return figure
+
+
+def reading(shares: pd.DataFrame, until: int | None, p: Parameters) -> list[str]:
+    """Return what the study says."""
+    lines = ["In the order in which they came, " + (f"alarm after {until} runs." if until else "no alarm was raised.")]
+    for name, rows in shares.groupby("stream", sort=False):
+        half, last = rows[rows.alarmed >= 0.5], rows.iloc[-1]
+        share = f"{100 * last.alarmed:.0f}% [{100 * last.alarmed_low:.0f}, {100 * last.alarmed_high:.0f}]"
+        text = f"{name}: {share} of {p.repetitions} watches raise the alarm within {last.runs:.0f} runs"
+        lines.append(text + (f"; half of them within {half.runs.iloc[0]:.0f}." if len(half) else "."))
+    return lines
+
+
+STUDY = Canary()

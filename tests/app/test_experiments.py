@@ -7,8 +7,11 @@ import json
 import nbformat
 import pytest
 
-from gemlab.app import experiments
+from gemlab.agent.pruning import PRUNINGS
+from gemlab.app import experiments, notebooks
 from gemlab.registry import BadInput
+from gemlab.studies import session
+from gemlab.studies.base import STUDIES
 
 LITERALS = 'name: str = "x"\ncount: int = 3\nratio: float = 0.5\nflag: bool = True\narms: list = ["a"]\nnone = None'
 
@@ -108,12 +111,46 @@ def test_experiments_are_found_by_name_and_by_path(tmp_path, monkeypatch):
         ("notebook = ", "Invalid value"),
         ("[parameters]\nx = 1", "needs notebook"),
         ('notebook = "a"\nnotebok = 1', "notebok"),
+        ('study = "nope"', "no notebook 'nope.ipynb'"),
+        ('notebook = "signature_ab.ipynb"\nstudy = "nope"', "unknown study 'nope'"),
+        ('study = "pruning"\nparts = "x.py"', "needs notebook"),
+        ('study = "pruning"\nparts = ["gone.py"]', "gone.py"),
     ],
 )
 def test_broken_experiment_files_are_refused(tmp_path, text, words):
     (tmp_path / "e.toml").write_text(text)
     with pytest.raises(BadInput, match=words):
         experiments.load(str(tmp_path / "e.toml"))
+
+
+PARTS = """
+import gemlab
+
+@gemlab.pruning
+def from_a_file(contents):
+    "Leave nothing out."
+    return list(contents)
+"""
+
+
+def test_a_file_may_name_a_study_and_parts_of_one_s_own(tmp_path):
+    (tmp_path / "mine.py").write_text(PARTS)
+    (tmp_path / "e.toml").write_text(
+        'study = "pruning"\nparts = ["mine.py"]\n[parameters]\n'
+        'arms = [{name = "a"}, {name = "b", pruning = "from_a_file"}]'
+    )
+    try:
+        chosen = experiments.load(str(tmp_path / "e.toml"))
+        assert (chosen.study, chosen.notebook.name) == ("pruning", "pruning.ipynb")
+        assert chosen.parameters["parts"] == [str(tmp_path / "mine.py")]
+        assert notebooks.prepare(chosen, {}, False)["arms"][1]["pruning"] == "from_a_file"
+    finally:
+        PRUNINGS.remove("from_a_file")
+
+
+def test_a_notebook_names_its_study():
+    assert experiments.load("signature_strict").study == "signature_ab"
+    assert all(experiments.load(name).study in STUDIES for name in experiments.known())
 
 
 def test_an_unknown_experiment_names_the_known_ones():
@@ -123,14 +160,14 @@ def test_an_unknown_experiment_names_the_known_ones():
 
 def test_run_folders_do_not_collide(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, second = experiments.folder("", "x"), experiments.folder("", "x")
+    first, second = session.folder("", "x"), session.folder("", "x")
     assert first != second and first.is_absolute() and first.parent == tmp_path / "runs" / "x"
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot write"):
-        experiments.folder(tmp_path / "file", "x")
+        session.folder(tmp_path / "file", "x")
 
 
 def executed(count, outputs=()):

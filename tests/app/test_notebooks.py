@@ -48,14 +48,41 @@ def test_a_notebook_that_does_not_end_is_a_failed_run(tmp_path, cells, words):
     assert not experiments.is_done(tmp_path / "run") and not (tmp_path / "run" / "report.html").exists()
 
 
-def test_files_among_the_parameters_are_found_from_where_the_user_stands(tmp_path, monkeypatch):
-    tested = tiny(tmp_path, END, parameters='out: str = ""\ntraces: list = []\nday_file: str = ""')
-    (tmp_path / "a.jsonl").touch()
+@pytest.mark.parametrize(
+    ("name", "given", "files"),
+    [
+        ("guard_thresholds", {"traces": ["a.jsonl"]}, ["traces"]),
+        ("canary", {"baseline_file": "a.jsonl", "today_file": "a.jsonl"}, ["baseline_file", "today_file"]),
+        ("signature_ab", {"parts": ["parts.py"]}, ["parts"]),
+    ],
+)
+def test_files_among_the_parameters_are_found_from_where_the_user_stands(tmp_path, monkeypatch, name, given, files):
+    (tmp_path / "a.jsonl").write_text('{"served": "m", "calls": 4, "redundant": 0}\n')
+    (tmp_path / "parts.py").touch()
     monkeypatch.chdir(tmp_path)
-    found = notebooks.prepare(tested, {"traces": ["a.jsonl"], "day_file": "a.jsonl"}, False)
-    assert found["traces"] == [str(tmp_path / "a.jsonl")] and found["day_file"] == str(tmp_path / "a.jsonl")
-    with pytest.raises(BadInput, match="gone"):
-        notebooks.prepare(tested, {"traces": ["gone"]}, False)
+    chosen = experiments.load(name)
+    found = notebooks.prepare(chosen, given, False)
+    for file in files:
+        whole = str(tmp_path / ("parts.py" if file == "parts" else "a.jsonl"))
+        assert found[file] == ([whole] if isinstance(given[file], list) else whole)
+        gone = ["gone"] if isinstance(given[file], list) else "gone"
+        with pytest.raises(BadInput, match="gone"):
+            notebooks.prepare(chosen, {**given, file: gone}, False)
+
+
+@pytest.mark.parametrize("name", ["resilience", "canary", "validity"])
+def test_a_study_that_cannot_use_a_backend_refuses_it(name):
+    with pytest.raises(BadInput, match=f"{name} uses sim alone, not gemini: ") as error:
+        notebooks.prepare(experiments.load(name), {"backend": "gemini"}, False)
+    assert "\n" not in str(error.value)
+
+
+def test_recorded_runs_need_no_backend(tmp_path):
+    (tmp_path / "a.jsonl").touch()
+    with pytest.raises(BadInput, match="replayed without a call"):
+        notebooks.prepare(
+            experiments.load("guard_thresholds"), {"backend": "gemini", "traces": [str(tmp_path / "a.jsonl")]}, False
+        )
 
 
 def ab(tmp_path, **given):
@@ -140,8 +167,8 @@ def test_a_language_model_is_looked_for_before_anything_is_made_and_nothing_is_a
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"backend": "sim"}, "'sim' is no language model"),
-        ({"backend": "gemini"}, "'gemini' is no language model"),
+        ({"backend": "sim"}, "uses gguf or openai alone, not sim: it needs a language model"),
+        ({"backend": "gemini"}, "uses gguf or openai alone, not gemini: it needs a language model"),
         ({"backend": "openai:http://127.0.0.1:9/v1#small"}, "no server at http://127.0.0.1:9/v1: ConnectError"),
         ({"backend": "gguf:gone.gguf"}, r"no file gone\.gguf"),
         ({"setups": []}, "there has to be one"),
@@ -189,13 +216,17 @@ def test_the_experiment_on_a_language_model_runs_goes_on_and_says_who_was_measur
     model_server.answers = [lambda body: follow(body) if "response_format" in body else free]
     where = notebooks.run(*lm(tmp_path, model_server), str(tmp_path / "run"))
     summary = json.loads((where / "summary.json").read_text())
-    counts = {(s["prompt"], s["arm"]): (s["completed"], s["trials"], s["only_control"]) for s in summary["setups"]}
+    counts = {
+        (s["prompt"], s["arm"]): (s["completed"], s["trials"], s["only_control"]) for s in summary["tables"]["setups"]
+    }
     arms = ["preserve", "strip", "placebo", "neutral", "none", "pruned", "dummy"]
     assert list(counts) == [(one["prompt"], arm) for one in SETUPS for arm in arms]
     lost = {"strip", "none", "dummy"}
     for (_, arm), found in counts.items():
         assert found == ((0, 2, 2) if arm in lost else (2, 2, None if arm == "preserve" else 0)), arm
-    assert summary["backend"] == f"openai:{model_server.url}#small" and summary["speed"]["runtime_share"] > 0
+    assert (
+        summary["backend"] == f"openai:{model_server.url}#small" and summary["tables"]["speed"][0]["runtime_share"] > 0
+    )
     assert sum("not on Gemini: small (at" in note for note in summary["notes"]) == len(SETUPS)
     made = {p.name for p in where.iterdir()}
     assert {"report.html", "notebook.ipynb", "summary.json", "setups.png"} <= made
@@ -203,7 +234,7 @@ def test_the_experiment_on_a_language_model_runs_goes_on_and_says_who_was_measur
         f"{kind}-ecpm-handles-{prompt}.jsonl" for kind in ("trials", "pilot") for prompt in ("worked", "bare")
     } <= made
     shown = (where / "report.html").read_text()
-    assert "tokens read and" in shown and "1 done for app-" in shown and "no difference shown" in shown
+    assert "tokens read anew and" in shown and "1 done for app-" in shown and "no difference shown" in shown
     everything = shown + "".join(p.read_text("utf-8", "replace") for p in where.iterdir()) + "".join(capfd.readouterr())
     assert "sk-very-secret" not in everything and set(model_server.keys) == {"Bearer sk-very-secret"}
 
@@ -215,7 +246,7 @@ def test_the_experiment_on_a_language_model_runs_goes_on_and_says_who_was_measur
     model_server.asked.clear()
     notebooks.run(*lm(tmp_path, model_server), str(where))
     again = json.loads((where / "summary.json").read_text())
-    assert again["setups"] == summary["setups"] and again["notes"] == summary["notes"] and again["speed"] == {}
+    assert again["tables"] == {**summary["tables"], "speed": []} and again["notes"] == summary["notes"]
     assert len([a for a in model_server.asked if "response_format" in a]) <= 3 * 5
 
     before = {p.name: p.read_bytes() for p in where.iterdir()}

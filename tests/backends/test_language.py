@@ -15,7 +15,8 @@ import pytest
 
 from gemlab import backends, tasks
 from gemlab.backends import language
-from gemlab.measure import figures, report
+from gemlab.measure import figures
+from gemlab.measure.results import Results
 from gemlab.runs import trials
 
 KEY = "sk-very-secret"
@@ -166,12 +167,12 @@ def test_a_run_names_its_model_everywhere_and_the_key_nowhere(model_server, foll
     assert set(model_server.keys) == {f"Bearer {KEY}"} and KEY not in (tmp_path / "t.jsonl").read_text()
     assert {t.backend for t in traces} == {f"{name} prompt=silent"}
     assert {t.outcome for t in traces} == {"completed"} and {tuple(t.warnings) for t in traces} == {()}
-    results = report.Results("signature_ab", traces, ["preserve", "strip"], backend.source)
+    results = Results(traces, ["preserve", "strip"], backend.source)
     told = f"easured on a language model behind the emulator, not on Gemini: small (at {model_server.url}, "
-    assert f"{told}quantised as it is there), prompt 'silent', temperature 0.7." in results.notes()[0]
-    assert f"- M{told}" in results.reading()
+    assert f"{told}quantised as it is there), prompt 'silent', temperature 0.7." in results.notes()[0].text
+    assert results.notes()[0].text.startswith(f"M{told}") and results.notes()[0].is_caveat
     figure = figures.estimates(results)
-    assert f"m{told}" in figure.get_supxlabel()
+    assert f"m{told}".replace(" ", "") in "".join(figure.get_supxlabel().split())
 
 
 def test_without_a_server_trials_fail_and_the_trace_holds_no_key(monkeypatch, tmp_path, slept):

@@ -9,9 +9,12 @@ import pandas as pd
 import pytest
 
 from gemlab import backends
+from gemlab.backends import SCRIPTED
 from gemlab.measure import metrics
+from gemlab.measure.subject import Subject
+from gemlab.registry import BadInput
 from gemlab.runs import trials
-from gemlab.studies import canary, canary_plots
+from gemlab.studies import base, canary
 
 
 def rows(mean, n, seed, served="m"):
@@ -26,8 +29,7 @@ def test_a_line_for_each_served_model_with_its_cap_ratio():
     for name, one in both.items():
         assert table.loc[name, "runs"] == 50 and table.loc[name, "calls"] == pytest.approx(one.calls.mean())
         assert table.loc[name, "cap_ratio"] == pytest.approx((one.calls >= 8).mean())
-        low, high = table.loc[name, "cap_ci"]
-        assert low <= table.loc[name, "cap_ratio"] <= high
+        assert table.loc[name, "cap_ratio_low"] <= table.loc[name, "cap_ratio"] <= table.loc[name, "cap_ratio_high"]
 
 
 def test_an_unnamed_model_is_unknown():
@@ -79,10 +81,52 @@ def test_other_files_are_one_clear_line(tmp_path, name, text):
 
 def test_the_study_and_its_figure_show_both_streams():
     streams = {"unchanged": rows(5, 40, 3), "changed": rows(12, 40, 4)}
-    found = canary.study(rows(5, 80, 5), streams, [10, 40], 0.05, 30, 1)
+    p = canary.Parameters(looks=[10, 40], repetitions=30)
+    found = canary.study(p, rows(5, 80, 5), streams)
     by = found.set_index(["stream", "runs"]).alarmed
     assert by["changed", 40] == 1.0 and by["unchanged", 40] <= 0.2 and by["changed", 10] <= by["changed", 40]
-    texts = [t.get_text() for t in canary_plots.alarms(found, 0.05).axes[0].texts]
-    assert {"unchanged", "changed"} <= set(texts)
-    assert "changed: 100%" in canary.reading(found, 0.05)
-    json.dumps(canary.summary(canary.watch(streams["unchanged"], streams["changed"], [10])[0]))
+    figure = canary.figure(found, 0.05, Subject(SCRIPTED, "80 and 40 runs"))
+    assert {"unchanged", "changed"} <= {t.get_text() for t in figure.axes[0].texts}
+    assert "scripted model" in figure.get_supxlabel() and "80 and 40 runs" in figure.get_supxlabel()
+    said = canary.reading(found, 10, p)
+    assert any(line.startswith("changed: 100%") for line in said) and "alarm after 10 runs" in said[0]
+
+
+def own(tmp_path, **options):
+    for name, frame in (("before", rows(5, 60, 1)), ("today", rows(12, 40, 2))):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = {"baseline_file": str(tmp_path / "before.csv"), "today_file": str(tmp_path / "today.csv")}
+    return {**files, "looks": [10, 40], "repetitions": 10, **options}
+
+
+def test_files_of_one_s_own_are_never_called_the_scripted_model_s(tmp_path):
+    p = base.check(canary.STUDY, own(tmp_path))
+    findings = canary.STUDY.run(p, tmp_path, backends.simulated())
+    summary = findings.summary()
+    assert summary["source"] == {
+        "kind": "own", "label": "own runs, as recorded in before.csv and today.csv", "settings": {}
+    }  # fmt: skip
+    everything = json.dumps(summary) + findings.figure().get_supxlabel() + str(findings.reading())
+    assert "cripted" not in everything and "put in" not in everything and "60 and 40 runs" in everything
+    assert summary["model"] is None and summary["served"] == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"looks": [20, 10]}, "whole numbers that go up"),
+        ({"looks": []}, "whole numbers that go up"),
+        ({"looks": [10, 200]}, "a look after 200 runs needs as many: there are 120"),
+        ({"alpha": 1.5}, "alpha lies between 0 and 1"),
+        ({"runs": 0}, "start at 1"),
+        ({"changed": "gpt-5"}, "unknown model 'gpt-5'"),
+        ({"task": "nope"}, "unknown task"),
+        ({"today_file": __file__}, "come together"),
+        ({"today_file": __file__, "baseline_file": __file__}, "neither traces, nor rows"),
+        ({"backend": "gemini"}, "canary uses sim alone, not gemini: the change is"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused_in_one_line(options, says):
+    with pytest.raises(BadInput, match=says) as error:
+        base.check(canary.STUDY, options)
+    assert "\n" not in str(error.value)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemlab.runs import trials
-from gemlab.studies import resilience, validity
+from gemlab.backends import SCRIPTED
+from gemlab.measure.subject import Subject
+from gemlab.registry import BadInput
+from gemlab.studies import base, validity
 
 
 def pool(shift, n=200, seed=1):
     """A pool with a known effect: completion falls and redundant calls rise by `shift`."""
     rng = np.random.default_rng(seed)
     made = {}
-    for metric, base in (("completed", 0.8), ("redundant", 0.4)):
+    for metric, usual in (("completed", 0.8), ("redundant", 0.4)):
         if metric == "completed":
-            draws = [rng.random(n) < p for p in (base, base, base - shift)]
+            draws = [rng.random(n) < p for p in (usual, usual, usual - shift)]
         else:
-            draws = [rng.poisson(m, n) for m in (base, base, base + 2 * shift)]
+            draws = [rng.poisson(m, n) for m in (usual, usual, usual + 2 * shift)]
         made[metric] = dict(zip(("control", "again", "arm"), (d.astype(float) for d in draws), strict=True))
     return made
 
@@ -40,7 +42,7 @@ def test_a_pool_whose_second_repeat_differs_is_no_pair_of_equal_arms_and_swappin
 @pytest.mark.slow
 def test_the_intervals_cover_a_known_effect_and_the_test_has_power():
     found = validity.known_effect(pool(0.3), 80, 300, 1)
-    assert (found.coverage >= 0.90).all() and (found.high >= 0.93).all()
+    assert (found.coverage >= 0.90).all() and (found.coverage_high >= 0.93).all()
     assert (found.power > 0.9).all()
     assert found.truth["completed"] == pytest.approx(-0.3, abs=0.1)
 
@@ -53,22 +55,25 @@ def test_without_an_effect_power_is_the_false_alarm_rate():
 
 @pytest.mark.slow
 def test_the_grid_finds_what_was_put_in_and_nothing_else(tmp_path):
-    grid = validity.sensitivity("ecpm", "gemini-2.5-flash", ["preserve", "strip"], 24, [0, 3], 1, tmp_path)
+    grid = validity.sensitivity(validity.Parameters(grid_instances=24, factors=[0, 3]), tmp_path)
     nothing, much = grid[grid.lost == 0], grid[grid.lost == 3]
     assert (nothing.completed_p > 0.05).all() and (nothing.redundant_p > 0.01).all()
     assert (much.completed < -0.5).all() and (much.completed_p < 0.01).all()
-    assert len(validity.grid_figure(grid).axes) == 2
+    about = Subject(SCRIPTED, "24 instances at each setting")
+    assert len(validity.grid_figure(grid, about, ["preserve", "strip"]).axes) == 2
 
 
-def test_every_arm_meets_the_same_faults_and_only_the_right_way_survives_them(tmp_path, slept):
-    arms = [{"name": "resend"}, {"name": "rebuild", "retry": "rebuild"}]
-    troubles = {"none": [], "busy": [{"kind": "503", "step": 3}]}
-    specs = trials.plan(arms, "ecpm", "gemini-3.6-flash", 6)
-    found = resilience.results("x", resilience.run(specs, troubles, tmp_path, 1))
-    assert found.arms == ["none: rebuild", "none: resend", "busy: rebuild", "busy: resend"]
-    table = resilience.table(found)
-    assert table.loc[("none", "resend"), "completed"] == table.loc[("busy", "resend"), "completed"] > 0
-    assert table.loc[("busy", "resend"), "resent"] == table.loc[("busy", "rebuild"), "resent"] > 0
-    assert table.loc[("busy", "rebuild"), "refused"] > 0.5 and table.loc[("none", "rebuild"), "refused"] == 0
-    assert "refused: rebuild" in resilience.reading(found)
-    assert len(resilience.heat_maps(found).axes) == 3
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"arms": ["preserve"]}, "a control and one other"),
+        ({"size": 200}, "cannot be drawn from 150"),
+        ({"factors": [1, 2]}, "go up from 0"),
+        ({"factors": [0]}, "at least two"),
+        ({"factors": [0, "1"]}, "go up from 0"),
+        ({"backend": "gemini"}, "validity uses sim alone, not gemini: only of the scripted model"),
+    ],
+)
+def test_what_shows_nothing_is_refused(options, says):
+    with pytest.raises(BadInput, match=says):
+        base.check(validity.STUDY, options)

@@ -5,25 +5,34 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from gemlab.backends import language
-from gemlab.measure import metrics
+from gemlab.measure import metrics, style, tables
+from gemlab.measure.subject import of_traces
 from gemlab.runs import blocks
-from gemlab.studies.signature_lm import language_plots, language_report, language_runs
-from gemlab.studies.signature_lm.language_runs import Run, Setup
-from gemlab.studies.signature_lm.language_speed import Rates
+from gemlab.studies.signature_lm import figure as figures
+from gemlab.studies.signature_lm import report
+from gemlab.studies.signature_lm import runs as running
+from gemlab.studies.signature_lm.runs import Run
+from gemlab.studies.signature_lm.speed import Rates
+from gemlab.studies.signature_lm.study import STUDY, Loaded
 
 MODEL = "gemini-2.5-flash"
+ARMS = ["preserve", "strip", "neutral", "placebo", {"name": "none", "thinking": "off"}]
 NAMES = ["preserve", "strip", "neutral", "placebo", "none"]
 
 
 def run(server, folder, arms, instances, prompt="worked", **options):
     name = f"openai:{server.url}#small"
-    setups = [Setup("ecpm-handles", prompt)]
-    return language_runs.run(name, setups, arms, MODEL, instances, 1, folder, block=instances, **options)
+    return running.run(asked(name, prompt, arms=arms, instances=instances, block=instances, **options), folder)
+
+
+def asked(name, *prompts, **options):
+    setups = [{"task": "ecpm-handles", "prompt": prompt} for prompt in prompts]
+    return running.Parameters(backend=name, setups=setups, **options)
 
 
 def outcomes(one, arm):
@@ -34,7 +43,7 @@ def outcomes(one, arm):
 
 
 def test_the_table_holds_what_is_counted_by_hand_in_the_traces(language_whole):
-    rows = language_report.frame(language_whole[1])
+    rows = report.frame(language_whole[1])
     assert len(rows) == 10 and list(rows.arm) == NAMES * 2 and set(rows.prompt) == {"worked", "transcript"}
     for row in rows.itertuples():
         one = next(o for o in language_whole[1] if o.setup.prompt == row.prompt)
@@ -70,12 +79,13 @@ def test_redundant_calls_are_counted_by_hand(model_server, following, tmp_path):
 
     model_server.answers = [repeating]
     (one,) = run(model_server, tmp_path, ["preserve", "strip"], 4, "bare")
-    rows = language_report.frame([one]).set_index("arm")
+    rows = report.frame([one]).set_index("arm")
     assert list(rows.redundant) == [0, 1] and list(rows.requests) == [5, 6] and list(rows.completed) == [4, 4]
 
 
 def test_the_cells_for_people(language_whole):
-    shown = language_report.shown(language_report.frame(language_whole[1][:1])).set_index("arm")
+    cells = report.shown(report.frame(language_whole[1][:1]))
+    shown = pd.DataFrame(cells).set_index("arm")
     assert list(shown.columns) == [
         "task", "prompt", "completed", "completion", "redundant calls", "requests", "only arm : only control",
         "e-value", "stopped",
@@ -87,8 +97,12 @@ def test_the_cells_for_people(language_whole):
     assert list(control[["only arm : only control", "e-value", "stopped"]]) == ["–"] * 3
     assert list(neutral[["only arm : only control", "e-value", "stopped"]]) == ["0 : 0", "1.00", "–"]
     assert control["completed"] == "14 of 14" and control["completion"].startswith("100% [7")
-    lines = language_report.markdown(language_report.frame(language_whole[1][:1])).splitlines()
-    assert len(lines) == 2 + 5 and len({line.count("|") for line in lines}) == 1 and "0 : 0 | 1.00" in lines[4]
+    lines = tables.markdown(cells).splitlines()
+    assert (
+        len(lines) == 2 + 5
+        and len({line.count("|") for line in lines}) == 1
+        and re.search(r"0 : 0 +\| 1\.00", lines[4])
+    )
 
 
 # --- in words -----------------------------------------------------------------------------------------------
@@ -110,20 +124,20 @@ def test_the_reading_names_the_sign_whichever_it_is(language_whole):
     found = one.evidence["strip"]
     kept = len(outcomes(one, "strip"))
     completed = [o for o in outcomes(one, "strip").values() if o == "completed"]
-    first, *_ = language_report.reading([one])
+    first, *_ = report.reading([one])
     assert first.startswith("ecpm-handles, worked: preserve completes 100%; ")
     assert f"strip {len(completed) / kept:.0%} (0 : {found.c} of {kept} pairs, e ≥ 80: worse)" in first
     assert "neutral 100% (0 : 0 of 14 pairs, e = 1.00, no difference shown)" in first
     assert "better" not in first
     other = turned(one)
-    turned_first, *_ = language_report.reading([other])
+    turned_first, *_ = report.reading([other])
     pairs = other.evidence["preserve"].pairs
     assert f"preserve 100% ({other.evidence['preserve'].b} : 0 of {pairs} pairs, e ≥ 20: better)." in turned_first
     assert "worse" not in turned_first
 
 
 def test_the_reading_says_what_all_of_it_stands_on(language_whole, running_model_server):
-    lines = language_report.reading(language_whole[1])
+    lines = [*report.reading(language_whole[1]), *map(str, report.notes(language_whole[1]))]
     told = f"on a language model behind the emulator, not on Gemini: small (at {running_model_server.url}, "
     for prompt in ("worked", "transcript"):
         assert sum(f"easured {told}" in line and f"prompt '{prompt}', temp" in line for line in lines) == 1
@@ -135,12 +149,12 @@ def test_the_reading_says_what_all_of_it_stands_on(language_whole, running_model
 def test_another_alpha_is_said(model_server, following, tmp_path):
     model_server.answers = [following()]
     runs = run(model_server, tmp_path, ["preserve", "strip", "neutral"], 2, alpha=0.2)
-    assert "false-alarm rate of 0.2 for" in language_report.reading(runs)[-1]
+    assert "false-alarm rate of 0.2 for" in report.notes(runs)[-1].text
 
 
 def test_the_last_prompts_of_one_instance_differ_by_the_thoughts_alone(language_whole):
     one = language_whole[1][0]
-    kept, lost = (language_report.last_prompt(one, arm) for arm in ("preserve", "none"))
+    kept, lost = (report.last_prompt(one, arm) for arm in ("preserve", "none"))
     assert kept.startswith("user      For app-") and kept.splitlines()[0] == lost.splitlines()[0]
     assert kept.count('"thought"') == 4 and '"thought"' not in lost
     assert "Example" not in kept and "Tools:" not in kept
@@ -154,53 +168,63 @@ def test_the_last_prompt_of_a_history_that_the_server_keeps(model_server, follow
     model_server.answers = [following()]
     (one,) = run(model_server, tmp_path, ["preserve", arm], 1)
     assert {t.outcome for t in one.traces} == {"completed"}
-    kept, control = (language_report.last_prompt(one, name) for name in (arm, "preserve"))
+    kept, control = (report.last_prompt(one, name) for name in (arm, "preserve"))
     assert kept == control and kept.count('"thought"') == 4
 
 
 # --- what is left behind ------------------------------------------------------------------------------------
 
 
-def test_the_summary_holds_the_rows_the_speed_and_the_notes(language_whole, tmp_path, running_model_server):
+@pytest.fixture
+def findings(language_whole, running_model_server, following, tmp_path):
+    """The whole run again, from its folder: nothing but the speed is measured anew."""
+    folder, _, _ = language_whole
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    running_model_server.reset()
+    follow = following(early=0.5)
+    running_model_server.answers = [lambda body: follow(body) if "response_format" in body else "one, two, three"]
+    p = asked(f"openai:{running_model_server.url}#small", "worked", "transcript", arms=ARMS, instances=14, pilot=4)
+    return STUDY.run(p, tmp_path, Loaded(p))
+
+
+def test_the_summary_holds_the_rows_and_the_notes(language_whole, findings, running_model_server):
     _, runs, _ = language_whole
-    speed = language_report.speed(runs, Rates(1000.0, 50.0))
-    written = language_report.write(tmp_path / "summary.json", "mine", runs, speed)
-    assert json.loads((tmp_path / "summary.json").read_text()) == written
-    lines = (tmp_path / "setups.md").read_text().splitlines()
-    assert len(lines) == 2 + len(written["setups"]) and lines[2].startswith("| ecpm-handles | worked | preserve |")
-    assert written["experiment"] == "mine" and written["model"] == MODEL
+    written = json.loads(findings.save().read_text())
+    lines = (findings.folder / "tables.md").read_text().splitlines()
+    (first,) = [n for n, line in enumerate(lines) if line.startswith("| task")][:1]
+    assert re.match(r"\| ecpm-handles +\| worked +\| preserve +\|", lines[first + 2])
+    assert written["experiment"] == "signature_lm" and written["model"] == MODEL
     assert written["backend"] == f"openai:{running_model_server.url}#small"
-    assert written["notes"] == language_report.reading(runs)
-    rows = language_report.frame(runs)
-    assert [s["arm"] for s in written["setups"]] == list(rows.arm)
-    assert [s["only_control"] for s in written["setups"]] == [None if math.isnan(x) else x for x in rows.only_control]
-    assert written["speed"] == {k: pytest.approx(v, rel=1e-3) for k, v in speed.items()}
-
-
-def test_a_file_s_name_may_hold_spaces(language_whole, tmp_path):
-    one = language_whole[1][0]
-    traces = [replace(t, backend="gguf:my model prompt=x.gguf prompt=worked") for t in one.traces]
-    run_of = Run(one.setup, one.arms, traces, one.evidence, one.threshold, one.source, one.seconds, one.ran)
-    assert language_report.write(tmp_path / "s.json", "mine", [run_of], {})["backend"] == "gguf:my model prompt=x.gguf"
+    assert written["source"]["kind"] == "language" and written["source"]["settings"] == {
+        "prompts": ["worked", "transcript"]
+    }
+    assert written["notes"] == [note.text for note in report.notes(runs)]
+    assert written["reading"][:2] == report.reading(runs)
+    rows, setups = report.frame(runs), written["tables"]["setups"]
+    assert [s["arm"] for s in setups] == list(rows.arm)
+    assert [s["only_control"] for s in setups] == [None if math.isnan(x) else x for x in rows.only_control]
+    assert written["tables"]["speed"] == [] and "no speed to tell" in findings.speed
+    assert findings.last_prompts().count("--- ") == 2 and "--- strip\nuser " in findings.last_prompts()
 
 
 def test_the_speed_of_trials_is_told_beside_the_runtime_s_own(language_whole):
     _, runs, _ = language_whole
     every = [t for one in runs for t in one.traces]
     requests, seconds = sum(len(t.steps) for t in every), sum(one.seconds for one in runs)
-    found = language_report.speed(runs, Rates(1000.0, 50.0))
+    found = report.speed(runs, Rates(1000.0, 50.0))
     # The fake server counts 100 tokens of prompt, 60 of them cached, and 20 made, for every request.
     assert found["read_a_second"] == pytest.approx(40 * requests / seconds)
     assert found["made_a_second"] == pytest.approx(20 * requests / seconds)
     assert found["seconds_a_trial"] == pytest.approx(seconds / len(every))
     assert found["runtime_share"] == pytest.approx((40 / 1000 + 20 / 50) * requests / seconds)
-    text = language_report.speed_text({**found, "seconds_a_trial": 2.0, "runtime_share": 0.5})
+    text = report.speed_text({**found, "seconds_a_trial": 2.0, "runtime_share": 0.5})
     assert text.startswith("2.0 s a trial; ") and text.endswith("reads 1000 or makes 50: 50% of what it can do")
 
 
 @pytest.mark.parametrize("rates", [Rates(0.0, 50.0), Rates(1000.0, 0.0)])
 def test_a_runtime_that_counts_no_tokens_has_no_speed(language_whole, rates):
-    assert language_report.speed(language_whole[1], rates) == {}
+    assert report.speed(language_whole[1], rates) == {}
 
 
 def test_metrics_read_these_traces_like_any_other(language_whole):
@@ -214,8 +238,9 @@ def test_metrics_read_these_traces_like_any_other(language_whole):
 
 
 def test_the_figure_says_who_was_measured_and_colours_by_evidence(language_whole):
-    told = language.source("openai:http://127.0.0.1:9/v1#small").label
-    figure = language_plots.setups(language_report.frame(language_whole[1]), told)
+    traces = [t for one in language_whole[1] for t in one.traces]
+    told = of_traces(traces, language.source("openai:http://127.0.0.1:9/v1#small"))
+    figure = figures.setups(report.frame(language_whole[1]), told)
     left, right = figure.axes
     assert [t.get_text() for t in left.get_yticklabels()] == NAMES * 2
     assert "not on Gemini: small (at" in " ".join(figure.get_supxlabel().split())
@@ -223,15 +248,15 @@ def test_the_figure_says_who_was_measured_and_colours_by_evidence(language_whole
     assert len(dots) == 10 == len([line for line in right.lines if line.get_marker() == "o"])
     colours = [dot.get_color() for dot in dots[:5]]
     assert colours == [
-        language_plots.BLUE,
-        language_plots.RED,
-        language_plots.GREY,
-        language_plots.GREY,
-        language_plots.RED,
+        style.BLUE,
+        style.RED,
+        style.GREY,
+        style.GREY,
+        style.RED,
     ]
-    better = language_plots.setups(language_report.frame([turned(language_whole[1][0])]), told)
+    better = figures.setups(report.frame([turned(language_whole[1][0])]), told)
     dots = [line.get_color() for line in better.axes[0].lines if line.get_marker() == "o"]
-    assert dots == [language_plots.BLUE, language_plots.SKY]
+    assert dots == [style.BLUE, style.SKY]
 
 
 @pytest.mark.parametrize(
@@ -247,4 +272,4 @@ def test_the_figure_says_who_was_measured_and_colours_by_evidence(language_whole
     ],
 )
 def test_e_values_are_read_without_a_calculator(value, text):
-    assert language_report.e_text(value) == text
+    assert report.e_text(value) == text

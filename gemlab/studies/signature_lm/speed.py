@@ -40,7 +40,7 @@ class Rates:
     made: float
 
     def share(self, speed: Mapping[str, float]) -> float:
-        """Return how much of these rates trials reached (`language_report.speed`): 1 is all of it.
+        """Return how much of these rates trials reached (`report.speed`): 1 is all of it.
 
         Reading and making share the machine, so it is the time that their tokens take at these rates, in a second.
         """

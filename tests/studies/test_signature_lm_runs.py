@@ -6,9 +6,9 @@ import pytest
 
 from gemlab.emulator.minds.runtimes import RuntimeUnavailable
 from gemlab.runs import blocks, donors, trace
-from gemlab.studies.signature_lm import language_report, language_runs
-from gemlab.studies.signature_lm.language_runs import Setup
-from gemlab.studies.signature_lm.language_speed import Rates
+from gemlab.studies.signature_lm import report, runs
+from gemlab.studies.signature_lm.runs import Setup
+from gemlab.studies.signature_lm.speed import Rates
 
 MODEL = "gemini-2.5-flash"
 ARMS = ["preserve", "strip", "neutral", "placebo", {"name": "none", "thinking": "off"}]
@@ -17,8 +17,12 @@ WORKED, TRANSCRIPT = Setup("ecpm-handles", "worked"), Setup("ecpm-handles", "tra
 
 
 def run(server, folder, setups=(WORKED,), arms=ARMS, instances=14, pilot=4, **options):
+    return runs.run(asked(server, setups, arms=arms, instances=instances, pilot=pilot, **options), folder)
+
+
+def asked(server, setups=(WORKED,), **options):
     name = f"openai:{server.url}#small"
-    return language_runs.run(name, list(setups), arms, MODEL, instances, 1, folder, pilot=pilot, **options)
+    return runs.Parameters(**{"backend": name, "setups": [vars(s) for s in setups], "arms": ARMS, **options})
 
 
 # --- what is found ------------------------------------------------------------------------------------------
@@ -75,11 +79,11 @@ def test_the_pilot_is_of_other_instances_and_lends_its_thoughts_in_turn(language
 
 
 def test_each_set_up_asks_in_its_own_way_of_one_runtime(language_whole):
-    folder, runs, asked = language_whole
-    assert [str(one.setup) for one in runs] == ["ecpm-handles, worked", "ecpm-handles, transcript"]
-    texts = [a["messages"][0]["content"] for a in asked]
+    folder, done, sent = language_whole
+    assert [str(one.setup) for one in done] == ["ecpm-handles, worked", "ecpm-handles, transcript"]
+    texts = [a["messages"][0]["content"] for a in sent]
     assert 0 < sum("Example 2:" in text for text in texts) < len(texts)
-    first, second = runs
+    first, second = done
     assert {t.backend.rpartition(" ")[2] for t in first.traces} == {"prompt=worked"}
     assert {t.backend.rpartition(" ")[2] for t in second.traces} == {"prompt=transcript"}
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -96,7 +100,7 @@ def test_a_pilot_without_a_completed_trial_leaves_the_placebo_out_and_says_so(mo
     assert one.arms == ["preserve", "strip"] and {t.arm.name for t in one.traces} == {"preserve", "strip"}
     assert one.threshold == pytest.approx(1 / 0.05), "the arm that did not run costs the others nothing"
     assert "no trial of the pilot (4) was completed: no placebo here" in capsys.readouterr().out
-    rows = language_report.frame([one])
+    rows = report.frame([one])
     assert list(rows.arm) == ["preserve", "strip"] and list(rows.completed) == [0, 0]
 
 
@@ -123,7 +127,7 @@ def timeless(one):
 
 
 def test_a_run_that_was_killed_gives_the_same(language_whole, running_model_server, following, tmp_path):
-    folder, runs, _ = language_whole
+    folder, done, _ = language_whole
     running_model_server.reset()
     running_model_server.answers = [following(0.5)]
     for path in folder.iterdir():
@@ -133,12 +137,12 @@ def test_a_run_that_was_killed_gives_the_same(language_whole, running_model_serv
     cut = b"".join(whole_file[:kept]) + whole_file[kept][:99]
     (tmp_path / "trials-ecpm-handles-transcript.jsonl").write_bytes(cut)
     again = run(running_model_server, tmp_path, (WORKED, TRANSCRIPT))
-    assert [timeless(one) for one in again] == [timeless(one) for one in runs]
+    assert [timeless(one) for one in again] == [timeless(one) for one in done]
     assert [one.ran for one in again] == [0, 13]
-    assert language_report.frame(again).equals(language_report.frame(runs))
+    assert report.frame(again).equals(report.frame(done))
     # Whose trials were there already tells nothing of the speed.
-    assert language_report.speed(again, Rates(100, 10)) == {}
-    assert language_report.speed_text({}).startswith("no speed to tell")
+    assert report.speed(again, Rates(100, 10)) == {}
+    assert report.speed_text({}).startswith("no speed to tell")
 
 
 def test_a_server_that_fails_ends_the_run_and_says_why(model_server, following, tmp_path, slept):
@@ -167,9 +171,9 @@ def test_trials_that_failed_are_told_and_left_out(model_server, following, tmp_p
     (one,) = run(model_server, tmp_path, arms=["preserve", "neutral"], instances=3, block=3)
     failed = [t.trial for t in one.traces if t.outcome == "failed"]
     assert len(failed) == 2 and one.evidence["neutral"].pairs == 2
-    rows = language_report.frame([one])
+    rows = report.frame([one])
     assert list(rows.trials) == [3, 3] and list(rows.completed) == [2, 2] and list(rows.completion) == [1, 1]
-    lines = language_report.reading([one])
+    lines = [note.text for note in report.notes([one])]
     assert "ecpm-handles, worked: 2 of 6 trials failed for infrastructure; left out." in lines
 
 
@@ -193,14 +197,12 @@ def test_trials_that_failed_are_told_and_left_out(model_server, following, tmp_p
 def test_what_cannot_run_is_told_before_anything_does(language_whole, running_model_server, changes, says):
     folder = language_whole[0]
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
-    given = {
-        "backend": f"openai:{running_model_server.url}#small", "wanted": [WORKED, TRANSCRIPT], "arms": ARMS,
-        "model": MODEL, "instances": 14, "seed": 1, "folder": folder, "pilot": 4,
-    }  # fmt: skip
-    language_runs.check(**given)
-    language_runs.check(**{**given, "instances": 40})
+    given = {"instances": 14, "pilot": 4, "out": str(folder)}
+    both = (WORKED, TRANSCRIPT)
+    runs.check(asked(running_model_server, both, **given))
+    runs.check(asked(running_model_server, both, **{**given, "instances": 40}))
     with pytest.raises(ValueError, match=says) as error:
-        language_runs.check(**{**given, **changes})
+        runs.check(asked(running_model_server, both, **{**given, **changes}))
     assert "\n" not in str(error.value)
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
 
@@ -220,10 +222,10 @@ def test_what_cannot_run_is_told_before_anything_does(language_whole, running_mo
 )
 def test_unknown_set_ups_are_refused(values, says):
     with pytest.raises(ValueError, match=says):
-        language_runs.setups(values)
+        runs.setups(values)
 
 
 def test_set_ups_come_from_their_json_form_and_have_files_of_their_own():
-    made = language_runs.setups([{"task": "chain(6)", "prompt": "bare"}, {"prompt": "silent", "task": "chain(6)"}])
+    made = runs.setups([{"task": "chain(6)", "prompt": "bare"}, {"prompt": "silent", "task": "chain(6)"}])
     assert made == [Setup("chain(6)", "bare"), Setup("chain(6)", "silent")]
     assert [one.file("trials") for one in made] == ["trials-chain-6-bare.jsonl", "trials-chain-6-silent.jsonl"]

@@ -9,8 +9,8 @@ import types
 import pytest
 
 from gemlab.emulator.minds.runtimes import Runtime, RuntimeUnavailable
-from gemlab.studies.signature_lm import language_speed
-from gemlab.studies.signature_lm.language_speed import Rates
+from gemlab.studies.signature_lm import speed
+from gemlab.studies.signature_lm.speed import Rates
 
 
 @pytest.fixture
@@ -18,24 +18,24 @@ def clock(monkeypatch):
     """A clock that goes on by two seconds at each look."""
     ticks = itertools.count(step=2.0)
     own = types.SimpleNamespace(time_ns=lambda: 1, perf_counter=lambda: next(ticks))
-    monkeypatch.setattr(language_speed, "time", own)
+    monkeypatch.setattr(speed, "time", own)
 
 
 def test_the_rates_are_the_tokens_of_all_slots_over_the_time(model_server, clock):
     """Of each prompt 100 tokens are read, 60 of which were cached, and 20 are made."""
-    rates = language_speed.measure(Runtime(model_server.url, "small"), 3)
+    rates = speed.measure(Runtime(model_server.url, "small"), 3)
     assert rates == Rates(3 * 40 / 2, 3 * 20 / 2)
 
 
 def test_the_real_clock_gives_positive_rates(model_server):
-    rates = language_speed.measure(Runtime(model_server.url, "small"), 2)
+    rates = speed.measure(Runtime(model_server.url, "small"), 2)
     assert rates.read > 0 and rates.made > 0
 
 
 def test_every_slot_has_a_prompt_of_its_own_which_no_earlier_measurement_had(model_server):
     runtime = Runtime(model_server.url, "small")
     for _ in range(2):
-        language_speed.measure(runtime, 4)
+        speed.measure(runtime, 4)
     reading, making, again, _ = (
         [a["messages"][0]["content"] for a in model_server.asked[i : i + 4]] for i in (0, 4, 8, 12)
     )
@@ -48,7 +48,7 @@ def test_every_slot_has_a_prompt_of_its_own_which_no_earlier_measurement_had(mod
 
 async def test_it_works_inside_an_event_loop_and_leaves_nothing_open(model_server, recwarn):
     runtime = Runtime(model_server.url, "small")
-    assert language_speed.measure(runtime, 2).made > 0
+    assert speed.measure(runtime, 2).made > 0
     assert not runtime._clients
     gc.collect()
     assert [str(w.message) for w in recwarn if issubclass(w.category, ResourceWarning)] == []
@@ -58,13 +58,13 @@ def test_a_runtime_that_does_not_answer_is_told(model_server):
     model_server.answers = [500]
     runtime = Runtime(model_server.url, "small")
     with pytest.raises(RuntimeUnavailable, match="HTTP 500"):
-        language_speed.measure(runtime, 2)
+        speed.measure(runtime, 2)
     assert not runtime._clients
 
 
 def test_a_runtime_that_counts_nothing_has_rates_of_zero(model_server):
     model_server.usage = None
-    assert language_speed.measure(Runtime(model_server.url, "small"), 2) == Rates(0.0, 0.0)
+    assert speed.measure(Runtime(model_server.url, "small"), 2) == Rates(0.0, 0.0)
 
 
 @pytest.mark.parametrize(

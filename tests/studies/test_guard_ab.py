@@ -1,4 +1,4 @@
-"""Guards on looping tasks: recovery counted by hand, the figures, and both notebooks run headless."""
+"""Guards on looping tasks: recovery counted by hand, the figure, and both notebooks run headless."""
 
 import json
 from dataclasses import replace
@@ -9,12 +9,11 @@ from gemlab import backends
 from gemlab.agent.arm import Arm
 from gemlab.agent.step import Step
 from gemlab.app import experiments, notebooks
-from gemlab.guards.rounds import Round, Verdict
-from gemlab.measure import figures
-from gemlab.replay import firing, sweep_figures, thresholds
-from gemlab.replay.importers import Run
+from gemlab.guards.rounds import Verdict
+from gemlab.measure import style, subject
+from gemlab.runs import looping
 from gemlab.runs.trace import Tools, Trace
-from gemlab.studies import guard_runs
+from gemlab.studies import guard_ab
 
 MODEL = "gemini-2.5-flash"
 
@@ -46,53 +45,41 @@ def test_recovery_by_hand():
         trace_of("a", 4, "unfinished", [answered(same), done]),
         trace_of("b", 0, "completed", [done]),
     ]
-    rows = guard_runs.recovery(traces, ["b", "a"])
+    rows = guard_ab.recovery(traces, ["b", "a"])
     assert list(rows.arm) == ["b", "a"]
     a = rows.iloc[1]
     # Left the loop: the first (another call) and the fourth (an answer); in the others the call came again.
     assert (a.trials, a.nudged, a["left"], a.recovered, a.forced, a.stopped) == (5, 4, 2, 2, 1, 1)
     assert a.completed == 0.6 and a.requests == pytest.approx((4 + 3 + 3 + 2 + 2) / 5)
-    shown = guard_runs.shown(rows)
-    assert shown["recovered"][0] == "–" and shown["left the loop"][1].startswith("2 of 4, 50% [")
-    lines = guard_runs.reading(rows, backends.SCRIPTED)
-    assert lines[0] == "dead-end: b 100% in 1.0 requests, a 60% in 2.8 requests." and "put in" in lines[1]
-    assert len(guard_runs.reading(rows, backends.API)) == 1
+    shown = guard_ab.shown(rows)
+    assert shown[0]["recovered"] == "–" and shown[1]["left the loop"].startswith("2 of 4, 50% [")
+    assert guard_ab.reading(rows) == ["dead-end (n = 1 an arm): b 100% in 1.0 requests, a 60% in 2.8 requests."]
 
 
 def test_the_arms_of_a_small_run(tmp_path):
-    api = guard_runs.backend("sim", loop=1.0)
+    api = looping.backend("sim", loop=1.0)
     arms = [{"name": "off", "guard": "cap_20"}, {"name": "default", "guard": "default"}]
-    traces = guard_runs.run(["dead-end", "polling"], arms, "gemini-2.5-flash", 12, 1, 1, api, tmp_path)
+    jobs = looping.jobs(["dead-end", "polling", "dead-end"], arms, "gemini-2.5-flash", 12, 1, 1)
+    traces = looping.run(jobs, api, tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["trials-polling.jsonl", "trials.jsonl"]
-    rows = guard_runs.recovery(traces, ["off", "default"]).set_index(["task", "arm"])
+    rows = guard_ab.recovery(traces, ["off", "default"]).set_index(["task", "arm"])
     assert rows.loc[("dead-end", "off"), "stopped"] > 0 and rows.loc[("dead-end", "default"), "completed"] == 1
     assert rows.loc[("dead-end", "default"), "nudged"] == rows.loc[("dead-end", "off"), "stopped"]
     assert rows.loc[("polling", "default"), "nudged"] == 0 and rows.loc[("polling", "default"), "completed"] == 1
-    figures.save(sweep_figures.arms(rows.reset_index(), api.source), tmp_path / "arms.png")
+    about = subject.of_traces(traces, api.source)
+    figure = guard_ab.figure(rows.reset_index(), about)
+    assert "tasks dead-end, polling · 24 instances × 2 arms" in figure.get_supxlabel()
+    style.save(figure, tmp_path / "arms.png")
     # All of it lies on disk: a second call runs nothing.
-    assert len(guard_runs.run(["dead-end"], arms, "gemini-2.5-flash", 12, 1, 1, api, tmp_path)) == 24
+    before = (tmp_path / "trials.jsonl").read_bytes()
+    assert len(looping.run(jobs[:1], api, tmp_path)) == 24 and (tmp_path / "trials.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("labelled", [True, False])
-def test_figures_of_sets_with_and_without_anything_to_show(tmp_path, labelled):
-    made = [
-        Run(f"r{n}", "s", "m", n % 2 == 0, "cap", (tuple(Round((("get", {}),), ("x",)) for _ in range(n)),))
-        for n in range(1, 9 if labelled else 2)
-    ]
-    made += [] if labelled else [Run("h", "s", "m", True, None, ((Round((("get", {}),), ("x",)),),))]
-    fires = firing.sweep(firing.index(made))
-    rows = thresholds.table(fires)
-    choices, kind = thresholds.recommend(rows, 0.5), thresholds.target(fires)
-    drawn = [
-        sweep_figures.frontier(rows, choices, kind, 0.5),
-        sweep_figures.heat(rows, choices, kind),
-        sweep_figures.firing(fires, choices),
-        sweep_figures.by_source(fires, choices),
-    ]
-    for i, figure in enumerate(drawn):
-        assert figures.save(figure, tmp_path / f"{i}.png").data.startswith(b"\x89PNG")
-    texts = [t.get_text() for axes in drawn[2].axes for t in axes.texts]
-    assert ("fires in no labelled run" in texts) != labelled
+def test_what_was_put_in_is_said_of_the_scripted_model_alone():
+    prone = subject.of_traces([], looping.backend("sim", 1.0).source, "n")
+    note = subject.of_source(prone, looping.PUT_IN).text
+    assert "That it loops" in note and "90%" not in note
+    assert "put in" not in subject.of_source(subject.of_traces([], backends.API, "n"), looping.PUT_IN).text
 
 
 @pytest.mark.slow
@@ -109,4 +96,4 @@ def test_the_notebooks_run_headless_with_figures_and_without_widgets(name, tmp_p
     assert not any("widget" in kind for kind in kinds)
     skipped = [c for c in cells if "skip-execution" in c["metadata"].get("tags", [])]
     assert [c["execution_count"] for c in skipped] == {"guard_thresholds": [None], "guard_ab": []}[name]
-    assert "shows the instrument" in (where / "summary.json").read_text("utf-8") or name == "guard_thresholds"
+    assert "shows the instrument" in (where / "summary.json").read_text("utf-8")

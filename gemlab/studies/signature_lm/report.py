@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...measure import metrics, report, tables
+from ...measure import metrics, tables
+from ...measure.results import Results
+from ...measure.subject import Note
 from ...runs.blocks import Evidence
 from ...wire import contents as wire
-from .language_runs import Run
+from .runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .language_speed import Rates
+    from .speed import Rates
 
 # --- tables -------------------------------------------------------------------------------------------------
 
@@ -32,7 +32,7 @@ def frame(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _rows(one: Run) -> list[dict[str, Any]]:
-    found = report.Results(str(one.setup), one.traces, one.arms, one.source).summary()["arms"]
+    found = Results(one.traces, one.arms, one.source).summarised
     rows = []
     for arm in one.arms:
         of, against = found[arm], one.evidence.get(arm)
@@ -63,11 +63,9 @@ def _rows(one: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `frame` as cells for people."""
-    import pandas as pd
-
-    return pd.DataFrame(
+def shown(rows: pd.DataFrame) -> list[tables.Cells]:
+    """Return the rows of `frame` as cells."""
+    return [
         {
             "task": r.task,
             "prompt": r.prompt,
@@ -81,14 +79,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
             "stopped": "–" if _none(r.closed) else f"after {r.closed:.0f} pairs",
         }
         for r in rows.itertuples()
-    )
-
-
-def markdown(rows: pd.DataFrame) -> str:
-    """Return the shown rows as a table in Markdown, for a log."""
-    cells = shown(rows)
-    lines = [list(cells.columns), ["---"] * len(cells.columns), *cells.to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    ]
 
 
 def _none(value: Any) -> bool:
@@ -151,7 +142,7 @@ def last_prompt(one: Run, arm: str) -> str:
 
 
 def reading(runs: Sequence[Run]) -> list[str]:
-    """Return one sentence a set-up and arm, whatever its sign, and what all of them stand on."""
+    """Return one sentence a set-up, whatever its sign."""
     rows = frame(runs)
     lines = []
     for one in runs:
@@ -159,16 +150,23 @@ def reading(runs: Sequence[Run]) -> list[str]:
         control = mine.loc[one.arms[0]]
         said = [_against(mine.loc[arm], one.evidence[arm], one.threshold) for arm in one.arms[1:]]
         lines.append(f"{one.setup}: {one.arms[0]} completes {control.completion:.0%}; " + "; ".join(said) + ".")
+    return lines
+
+
+def notes(runs: Sequence[Run]) -> list[Note]:
+    """Return what all of it stands on: who answered in each set-up, what failed, what stopped the arms."""
+    found = [Note("source", text) for text in dict.fromkeys(one.source.sentence for one in runs)]
+    for one in runs:
         failed = sum(t.outcome == "failed" for t in one.traces)
         if failed:
-            lines.append(f"{one.setup}: {failed} of {len(one.traces)} trials failed for infrastructure; left out.")
-    lines += dict.fromkeys(one.source.sentence for one in runs)
+            text = f"{one.setup}: {failed} of {len(one.traces)} trials failed for infrastructure; left out."
+            found.append(Note("failed", text))
     alpha = (len(runs[0].arms) - 1) / runs[0].threshold
-    lines.append(
+    text = (
         "Arms were stopped by evidence, so the e-values hold and the intervals only describe; each arm is compared "
         f"with {runs[0].arms[0]} at a false-alarm rate of {alpha:.3g} for all arms of a set-up together."
     )
-    return lines
+    return [*found, Note("method", text)]
 
 
 def _against(row: Any, evidence: Evidence, enough: float) -> str:
@@ -177,20 +175,3 @@ def _against(row: Any, evidence: Evidence, enough: float) -> str:
         return f"{text}, e = {e_text(evidence.e_value)}, no difference shown)"
     worse = evidence.c > evidence.b
     return f"{text}, e ≥ {enough:.0f}: {'worse' if worse else 'better'})"
-
-
-def write(path: Path, name: str, runs: Sequence[Run], speed: dict[str, float]) -> dict[str, Any]:
-    """Write the summary of an experiment's set-ups and return it; beside it their table in Markdown, `setups.md`."""
-    first, rows = runs[0].traces[0], frame(runs)
-    path.with_name("setups.md").write_text(markdown(rows) + "\n", "utf-8")
-    records = json.loads(rows.to_json(orient="records", double_precision=6))
-    summary = {
-        "experiment": name,
-        "backend": first.backend.rpartition(" prompt=")[0],
-        "model": first.model,
-        "setups": records,
-        "speed": {k: float(f"{v:.4g}") for k, v in speed.items()},
-        "notes": reading(runs),
-    }
-    report.write(path, summary)
-    return summary
