@@ -103,7 +103,8 @@ def defaults(notebook: Path) -> dict[str, Any]:
     if len(tagged) != 1:
         raise BadInput(f"{notebook}: {len(tagged)} cells are tagged parameters, it has to be one")
     found = {}
-    for line in ast.parse("".join(tagged[0]["source"])).body:
+    lines: list[Any] = ast.parse("".join(tagged[0]["source"])).body
+    for line in lines:
         target = line.target if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [None])[0]
         try:
             found[target.id] = ast.literal_eval(line.value)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..registry import BadInput
-from . import style, tables
+from . import style
 from . import summary as summaries
+from . import tables as texts
 from .subject import Note, Subject
+from .tables import Cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +34,7 @@ class Table:
     """
 
     rows: pd.DataFrame | None = None
-    cells: Sequence[tables.Cells] = ()
+    cells: Sequence[Cells] = ()
     is_of_arms: bool = False
 
     def records(self) -> list[dict[str, Any]]:
@@ -41,9 +43,9 @@ class Table:
             return [dict(row) for row in self.cells]
         return [{str(k): v for k, v in row.items()} for row in self.rows.to_dict(orient="records")]
 
-    def shown(self) -> list[tables.Cells]:
+    def shown(self) -> list[Cells]:
         """Return one row of cells a row."""
-        return list(self.cells) or tables.records(summaries.json_value(self.records()))
+        return list(self.cells) or texts.records(summaries.json_value(self.records()))
 
     def frame(self) -> pd.DataFrame:
         """Return the cells as a table for a notebook, named by the first column."""
@@ -83,7 +85,7 @@ class Findings:
         """Return a table for people, the first if none is named; raises BadInput for an unknown name."""
         return self.tables[self._known(name, self.tables, "table")].frame()
 
-    def shown(self) -> list[tables.Cells]:
+    def shown(self) -> list[Cells]:
         """Return the first table as rows of cells."""
         return next(iter(self.tables.values())).shown()
 
@@ -131,11 +133,11 @@ class Findings:
         return where / "summary.json"
 
     def _markdown(self) -> str:
-        parts = [f"## {name}\n\n{tables.markdown(table.shown())}\n" for name, table in self.tables.items()]
+        parts = [f"## {name}\n\n{texts.markdown(table.shown())}\n" for name, table in self.tables.items()]
         return "\n".join([f"# {self.question}\n\n{self.subject.source.label}; {self.subject.line}\n", *parts])
 
     def _repr_html_(self) -> str:
         return str(self.table().to_html())
 
     def __repr__(self) -> str:
-        return tables.text(self.shown())
+        return texts.text(self.shown())

@@ -169,7 +169,8 @@ class Results:
         return lines
 
     def _shows_nothing(self, c: dict[str, Any]) -> bool:
-        return _verdict(*c["ci"], c["equivalence"], c["p_adjusted"], c["instances"]).endswith("none excluded")
+        low, high = c["ci"]
+        return _verdict(low, high, c["equivalence"], c["p_adjusted"], c["instances"]).endswith("none excluded")
 
 
 # Outcomes that say something of the arm (not of the infrastructure), and those of trials that ran on.

@@ -28,7 +28,7 @@ BLUE, ORANGE, GREEN, RED, GREY, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, YELLOW = "#CC79A7", "#F0E442"
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, GREY, YELLOW)
 INK, FAINT = "#222222", "#D9D9D9"
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
@@ -147,7 +147,7 @@ def blank(axes: Axes, text: str) -> None:
     axes.set_yticks([])
 
 
-def legend(figure: Figure, colours: dict[str, str], place: str = "outside lower center") -> None:
+def legend(figure: Figure, colours: dict[str, str], place: Any = "outside lower center") -> None:
     """Name colours outside of the axes; `place` as matplotlib's."""
     from matplotlib.lines import Line2D
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Cells = Mapping[str, str]
+
+
+def each(frame: Any) -> Iterable[Any]:
+    """Return the rows of a data frame as named tuples, whose values are of any type."""
+    rows: Iterable[Any] = frame.itertuples()
+    return rows
 
 
 def p_text(p: float) -> str:
@@ -67,7 +73,7 @@ def arms(summarised: Mapping[str, Mapping[str, Any]]) -> list[Cells]:
 
 def comparisons(compared: Sequence[Mapping[str, Any]]) -> list[Cells]:
     """Return one row of cells a comparison."""
-    shown = []
+    shown: list[Cells] = []
     for c in compared:
         cell = percent if c["metric"] == "completed" else number
         shown.append(

@@ -12,6 +12,7 @@ from ..backends import Source
 from ..measure import style
 from ..measure.style import BLUE, FAINT, GREY, INK, ORANGE, RED, SERIES, SKY, Cell
 from ..measure.subject import Subject
+from ..measure.tables import each
 from . import thresholds
 from .firing import ASSUMPTION, NEVER, Fires, label
 from .importers import Run
@@ -80,7 +81,7 @@ def frontier(rows: pd.DataFrame, choices: Sequence[Choice], kind: str, tolerance
 
 def _number(axes: Axes, found: pd.DataFrame, colour: str, shown: float, taken: list[tuple[float, float]]) -> None:
     """Write thresholds beside their points, where no other number stands yet."""
-    for row in found.itertuples():
+    for row in each(found):
         x, y = row.stopped / shown, row.caught
         if x <= 1 and not any(abs(x - u) < 0.035 and abs(y - v) < 0.055 for u, v in taken):
             at = (row.stopped, row.caught)
@@ -130,7 +131,7 @@ def firing(fires: Fires, choices: Sequence[Choice], about: Subject, source: str 
     with style.sheet(8.6, 1.5 + 1.3 * max(len(shown), 1)) as figure:
         grid = figure.subplots(max(len(shown), 1), 1, sharex=True, squeeze=False)[:, 0]
         for axes, choice in zip(grid, shown, strict=False):
-            rule, threshold = fires.of(choice.rule, choice.threshold)
+            rule, threshold = fires.of(choice.rule, choice.threshold or 0)
             steps = fires.steps[:, rule, threshold]
             parts = {k: steps[inside & (fires.labels == k) & (steps != NEVER)] + 1 for k in _KINDS}
             _bars(axes, parts, most)

@@ -16,7 +16,7 @@ import pandas as pd
 from .. import stats
 from ..guards.ladder import Watch
 from ..guards.presets import PRESETS, get
-from ..measure.tables import Cells
+from ..measure.tables import Cells, each
 from .firing import NEVER, Fires, Indexed, first_fires, index
 from .importers.base import Run
 
@@ -214,14 +214,15 @@ def cells(rows: pd.DataFrame) -> list[Cells]:
             "calls saved": f"{r.calls_saved} ({_percent(r.calls_saved_share)})",
             **({"tokens saved": str(r.tokens_saved)} if rows.tokens_saved.any() else {}),
         }
-        for r in rows[fired].itertuples()
+        for r in each(rows[fired])
     ]
 
 
 def _percent(value: float | None, low: float | None = None, high: float | None = None) -> str:
     if value is None or np.isnan(value):
         return "–"
-    return f"{100 * value:.1f}%" + ("" if low is None else f" [{100 * low:.1f}, {100 * high:.1f}]")
+    bounded = low is not None and high is not None
+    return f"{100 * value:.1f}%" + (f" [{100 * low:.1f}, {100 * high:.1f}]" if bounded else "")
 
 
 def recommended(choices: Sequence[Choice]) -> list[Cells]:
@@ -240,7 +241,7 @@ def recommended(choices: Sequence[Choice]) -> list[Cells]:
 
 def sensitivity(fires: Fires, tolerance: float = 0.01) -> list[Cells]:
     """Return by data set, for each rule, the threshold that it would recommend alone, and what that catches."""
-    found = []
+    found: list[Cells] = []
     for source in sources(fires):
         rows = table(fires, source)
         chosen = {c.rule: c for c in recommend(rows, tolerance)} if rows.healthy.any() else {}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 LEVEL = 0.95
 _RESAMPLES = 9_999
@@ -59,7 +60,7 @@ def wilson(k: int, n: int) -> Interval:
     return float(ci.low), float(ci.high)
 
 
-def rate(per_instance: Sequence[float]) -> Estimate:
+def rate(per_instance: ArrayLike) -> Estimate:
     """Return a rate over instances: Wilson where each is 0 or 1, else as a mean."""
     values = np.asarray(per_instance, float)
     if len(values) and np.isin(values, (0.0, 1.0)).all():
@@ -68,7 +69,7 @@ def rate(per_instance: Sequence[float]) -> Estimate:
     return mean(values)
 
 
-def mean(per_instance: Sequence[float]) -> Estimate:
+def mean(per_instance: ArrayLike) -> Estimate:
     """Return a mean over instances with its BCa bootstrap interval; equal values give an interval of no width."""
     values = np.asarray(per_instance, float)
     if not len(values):
@@ -107,18 +108,19 @@ def _bootstrap(values: np.ndarray, method: str) -> Interval:
 # --- paired comparisons -------------------------------------------------------------------------------------
 
 
-def _paired(arm: Sequence[float], control: Sequence[float]) -> np.ndarray:
-    if len(arm) != len(control):
-        raise ValueError(f"paired arms have one value an instance each, not {len(arm)} and {len(control)}")
-    return np.asarray([arm, control], float)
+def _paired(arm: ArrayLike, control: ArrayLike) -> np.ndarray:
+    first, second = np.asarray(arm, float), np.asarray(control, float)
+    if len(first) != len(second):
+        raise ValueError(f"paired arms have one value an instance each, not {len(first)} and {len(second)}")
+    return np.asarray([first, second])
 
 
-def compare_binary(arm: Sequence[float], control: Sequence[float]) -> Comparison:
+def compare_binary(arm: ArrayLike, control: ArrayLike) -> Comparison:
     """Compare two paired 0/1 outcomes, one trial an instance: exact McNemar, Newcombe's paired interval."""
     values = _paired(arm, control)
     if not np.isin(values, (0.0, 1.0)).all():
         raise ValueError("binary outcomes are 0 or 1")
-    if not len(arm):
+    if not values.shape[1]:
         return Comparison(math.nan, (math.nan, math.nan), 1.0, "McNemar exact", 0, 0, 0)
     a, k = values.astype(bool)
     both, b, c = int((a & k).sum()), int((a & ~k).sum()), int((~a & k).sum())
@@ -149,12 +151,12 @@ def newcombe(both: int, b: int, c: int, n: int) -> Interval:
     return d - half(p1 - l1, u2 - p2), d + half(u1 - p1, p2 - l2)
 
 
-def compare_means(arm: Sequence[float], control: Sequence[float]) -> Comparison:
+def compare_means(arm: ArrayLike, control: ArrayLike) -> Comparison:
     """Compare paired means over instances: sign-flip permutation test, BCa bootstrap interval."""
     values = _paired(arm, control)
     if not np.isfinite(values).all():
         raise ValueError("a missing value has no place in a paired comparison: leave the instance out")
-    if not len(arm):
+    if not values.shape[1]:
         return Comparison(math.nan, (math.nan, math.nan), 1.0, "sign-flip permutation", 0, 0, 0)
     d = values[0] - values[1]
     p = 1.0  # with one instance both signs are as likely
@@ -182,7 +184,7 @@ def compare_means(arm: Sequence[float], control: Sequence[float]) -> Comparison:
     )
 
 
-def compare(arm: Sequence[float], control: Sequence[float], binary: bool) -> Comparison:
+def compare(arm: ArrayLike, control: ArrayLike, binary: bool) -> Comparison:
     """Compare paired per-instance values; `binary` where each is one trial's 0 or 1."""
     return compare_binary(arm, control) if binary else compare_means(arm, control)
 

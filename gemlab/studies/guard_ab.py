@@ -164,7 +164,7 @@ def shown(rows: pd.DataFrame) -> list[tables.Cells]:
             "forced": str(r.forced),
             "stopped": str(r.stopped),
         }
-        for r in rows.itertuples()
+        for r in tables.each(rows)
     ]
 
 
@@ -178,7 +178,7 @@ def figure(rows: pd.DataFrame, subject: Subject) -> Figure:
     palette = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(names)}
     with style.sheet(8.6, 1.7 + (0.25 + 0.17 * len(names)) * len(tasks)) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
-        for row in rows.itertuples():
+        for row in tables.each(rows):
             at = tasks.index(row.task) + (names.index(row.arm) - (len(names) - 1) / 2) * 0.75 / len(names)
             style.interval(left, at, row.completed, (row.completed_low, row.completed_high), palette[row.arm])
             right.barh(at, row.requests, height=0.6 / len(names), color=palette[row.arm])
@@ -197,7 +197,7 @@ def reading(rows: pd.DataFrame) -> list[str]:
     """Return one sentence a task."""
     lines = []
     for task, group in rows.groupby("task", sort=False):
-        parts = [f"{r.arm} {r.completed:.0%} in {r.requests:.1f} requests" for r in group.itertuples()]
+        parts = [f"{r.arm} {r.completed:.0%} in {r.requests:.1f} requests" for r in tables.each(group)]
         lines.append(f"{task} (n = {group.trials.iloc[0]} an arm): " + ", ".join(parts) + ".")
     return lines
 

@@ -95,13 +95,12 @@ def table(results: Results) -> pd.DataFrame:
     rows = []
     for arm, one in results.summarised.items():
         name = registry.parse(pruned[arm])
-        variant, budget = name.base, next(iter(name.args), None)
-        budgeted = isinstance(budget, int)
+        budgets = [n for n in name.args if isinstance(n, int)]
         rows.append(
             {
                 "arm": arm,
-                "variant": variant if budgeted else pruned[arm],
-                "budget": float(budget) if budgeted else math.nan,
+                "variant": name.base if budgets else pruned[arm],
+                "budget": float(budgets[0]) if budgets else math.nan,
                 "refused": one["outcomes"]["refused"] / one["trials"],
                 "completion": one["completion_rate"],
                 "ci": one["completion_ci"],

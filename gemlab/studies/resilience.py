@@ -169,7 +169,8 @@ def heat_maps(results: Results) -> Figure:
     shares, (troubles, arms) = table(results), _names(results)
     with style.sheet(11.5, 2.5 + 0.42 * len(troubles)) as figure:
         for axes, (outcome, colour) in zip(figure.subplots(1, len(_PANELS), sharey=True), _PANELS, strict=True):
-            values = [[shares.loc[(trouble, arm), outcome] for arm in arms] for trouble in troubles]
+            share: Any = shares[outcome]
+            values = [[float(share[trouble, arm]) for arm in arms] for trouble in troubles]
             style.heat(axes, [[Cell(v, f"{100 * v:.0f}%") for v in row] for row in values], colour)
             axes.set_title(outcome.capitalize())
             axes.set_yticks(range(len(troubles)), troubles)
@@ -188,7 +189,7 @@ def reading(results: Results) -> list[str]:
     return [_sentence(trouble, shares.loc[trouble].loc[arms], _trials(results)) for trouble in troubles]
 
 
-def _sentence(trouble: str, rows: pd.DataFrame, n: int) -> str:
+def _sentence(trouble: str, rows: Any, n: int) -> str:
     best = rows.completed.max()
     names = " / ".join(rows.index[rows.completed == best])
     text = f"{trouble}: at most {100 * best:.0f}% of {n} completed ({names})"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...measure import style
 from ...measure.style import BLUE, GREY, RED, SKY
 from ...measure.subject import Subject
+from ...measure.tables import each
 from .report import e_text
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def setups(rows: pd.DataFrame, subject: Subject) -> Figure:
                 f"{task}, prompt {prompt}", (0, y), (-0.24, y), ("axes fraction", "data"), va="center", weight="bold"
             )
             y += 1
-            for row in rows[(rows.task == task) & (rows.prompt == prompt)].itertuples():
+            for row in each(rows[(rows.task == task) & (rows.prompt == prompt)]):
                 style.interval(left, y, row.completion, (row.completion_low, row.completion_high), _colour(row))
                 style.interval(right, y, row.redundant, (row.redundant_low, row.redundant_high), _colour(row))
                 left.annotate(

@@ -78,7 +78,7 @@ def shown(rows: pd.DataFrame) -> list[tables.Cells]:
             "e-value": "–" if _none(r.pairs) else e_text(r.e_value),
             "stopped": "–" if _none(r.closed) else f"after {r.closed:.0f} pairs",
         }
-        for r in rows.itertuples()
+        for r in tables.each(rows)
     ]
 
 
