@@ -20,7 +20,7 @@ _SAMPLED_INSTANCES = 5
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """Counts of a whole run; `dollars` is None where the price list does not know the model."""
 
     trials: int
@@ -37,7 +37,7 @@ class Estimate:
         )
 
 
-def estimate(specs: Sequence[Spec]) -> Estimate:
+def estimate(specs: Sequence[Spec]) -> CostEstimate:
     """Estimate a run from its first instances on the emulator, with real thoughts allowed for.
 
     Every thought is billed once as output and again as input of each later request of its trial.
@@ -52,7 +52,7 @@ def estimate(specs: Sequence[Spec]) -> Estimate:
     again = sum(THOUGHTS_PER_REQUEST * n * (n - 1) // 2 for n in rows.requests)
     sent = round(share * (int(rows.prompt_tokens.sum()) + again))
     made = round(share * (int(rows.output_tokens.sum()) + thoughts))
-    return Estimate(len(specs), round(share * requests), sent, made, _dollars(specs[0].model, sent, made))
+    return CostEstimate(len(specs), round(share * requests), sent, made, _dollars(specs[0].model, sent, made))
 
 
 def _own(spec: Spec) -> Spec:

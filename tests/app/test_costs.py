@@ -33,4 +33,4 @@ def test_arms_that_wait_for_a_donor_are_estimated_like_those_that_send_their_own
 def test_an_unlisted_model_has_no_price():
     one = estimate(5, "gemini-2.0-flash")
     assert costs._dollars("gemini-9-nothing", 1, 1) is None
-    assert "unknown price" in str(costs.Estimate(1, 1, 1, 1, None)) and one.requests
+    assert "unknown price" in str(costs.CostEstimate(1, 1, 1, 1, None)) and one.requests

@@ -23,7 +23,7 @@ from gemlab.backends import weights
 
 PARTS = [b"GGUF" + b"a" * 39_996, b"b" * 40_000, b"c" * 40_000]
 WHOLE = b"".join(PARTS)
-TINY = weights.Model(
+TINY = weights.Weights(
     name="tiny",
     fit="tests",
     licence="MIT",

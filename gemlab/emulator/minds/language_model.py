@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from .. import errors
 from ..errors import ApiError
 from . import prompts
-from .prompts import Design, Worked
+from .prompts import Design, Example
 from .runtimes import Completion, PromptTooLong, Runtime, RuntimeUnavailable
 from .view import Reply, Spent, View
 
@@ -26,7 +26,7 @@ TOO_LONG = "The input token count exceeds the maximum number of tokens allowed."
 class LanguageModel:
     """Answers a View by a model in a runtime, with a prompt design and worked examples for tools it may meet."""
 
-    def __init__(self, runtime: Runtime, design: Design, worked: Sequence[Worked] = ()):
+    def __init__(self, runtime: Runtime, design: Design, worked: Sequence[Example] = ()):
         self.runtime, self.design, self.worked = runtime, design, list(worked)
 
     async def respond(self, view: View) -> Reply:

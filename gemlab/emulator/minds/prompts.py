@@ -21,20 +21,30 @@ MOST_PARALLEL = 8
 _SHOWN = 200
 
 
-class WorkedStep(Protocol):
-    thought: str
-    calls: Sequence[tuple[str, dict[str, Any]]]
-    results: Sequence[dict[str, Any]]
+class ExampleStep(Protocol):
+    """One step of an example: the thought before it, its calls (name, arguments), and their results."""
+
+    @property
+    def thought(self) -> str: ...
+    @property
+    def calls(self) -> Sequence[tuple[str, dict[str, Any]]]: ...
+    @property
+    def results(self) -> Sequence[dict[str, Any]]: ...
 
 
-class Worked(Protocol):
-    """A run that went right, shown as an example to a model that is asked about the same tools."""
+class Example(Protocol):
+    """A run that went right, to be shown to a model that is asked about the same tools."""
 
-    tools: frozenset[str]
-    question: str
-    steps: Sequence[WorkedStep]
-    thought: str
-    answer: str
+    @property
+    def tools(self) -> frozenset[str]: ...
+    @property
+    def question(self) -> str: ...
+    @property
+    def steps(self) -> Sequence[ExampleStep]: ...
+    @property
+    def thought(self) -> str: ...
+    @property
+    def answer(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ def design(name: str) -> Design:
 # --- the prompt ---------------------------------------------------------------------------------------------
 
 
-def messages(view: View, design: Design, worked: Sequence[Worked]) -> list[Message]:
+def messages(view: View, design: Design, worked: Sequence[Example]) -> list[Message]:
     """Return the chat for a request: system text, worked examples, then turns and steps in order.
 
     Where thinking is off, the examples do not think either. No two messages of one role follow each other, as many
@@ -126,7 +136,7 @@ def _form(view: View) -> str:
     return f"Reply with one JSON object on one line. Its keys: {asked}."
 
 
-def _example(one: Worked, thoughts: bool) -> list[Message]:
+def _example(one: Example, thoughts: bool) -> list[Message]:
     made = [{"role": "user", "content": one.question}]
     for step in one.steps:
         made += _exchange(step.thought if thoughts else None, step.calls, step.results)
@@ -202,7 +212,7 @@ def schema(view: View, design: Design) -> dict[str, Any]:
 
 def _call(declaration: Mapping[str, Any]) -> dict[str, Any]:
     args = json_schema(declaration)
-    definitions = {k: args[k] for k in ("$defs", "definitions") if k in args}
+    definitions: dict[str, Any] = {k: args[k] for k in ("$defs", "definitions") if k in args}
     args = _closed(_inlined({k: v for k, v in args.items() if k not in definitions}, definitions))
     return _object({"name": {"const": declaration["name"]}, "args": args})
 
@@ -272,7 +282,7 @@ def _read_call(value: Any) -> tuple[str, dict[str, Any]] | None:
         return None
     value = value.get("function") if isinstance(value.get("function"), dict) else value
     name = value.get("name", value.get("tool"))
-    args = next((value[key] for key in ("args", "arguments", "parameters") if key in value), {})
+    args: Any = next((value[key] for key in ("args", "arguments", "parameters") if key in value), {})
     if isinstance(args, str):  # in the form of OpenAI, arguments are JSON in a text
         try:
             args = json.loads(args or "{}")

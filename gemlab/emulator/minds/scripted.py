@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,24 +38,44 @@ class Parameters:
     loop: float = 0.0
 
 
-class PlanStep(Protocol):
-    tool: str
-    why: str
+class FollowableStep(Protocol):
+    """A step of a plan: its tool, the reason, the arguments of its calls, and whether its results end it.
 
-    def args(self, facts: Any) -> list[dict[str, Any]]: ...
+    Functions take what is known (_Known), and raise one of _UNUSABLE where that will not do. `until` is None where any
+    good result ends the step.
+    """
+
+    @property
+    def tool(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def args(self) -> Callable[[Any], list[dict[str, Any]]]: ...
+    @property
+    def until(self) -> Callable[[Any], bool] | None: ...
 
 
-class Plan(Protocol):
-    """Steps, and `goal(turns)`: how many of them the newest user text asks for, and the answer's words."""
+class FollowablePlan(Protocol):
+    """What a plan has to tell to be followed.
 
-    steps: Sequence[PlanStep]
-    tools: frozenset[str]
+    `goal(turns)`: how many of the steps the user's texts ask for by now, and the answer's words. `place`: the step that
+    a call's name and arguments alone tell; None where they never do.
+    """
 
-    def goal(self, turns: Sequence[str]) -> tuple[int, Callable[[Any], str]]: ...
+    @property
+    def steps(self) -> Sequence[FollowableStep]: ...
+    @property
+    def tools(self) -> frozenset[str]: ...
+    @property
+    def goal(self) -> Callable[[Sequence[str]], tuple[int, Callable[[Any], str]]]: ...
+    @property
+    def place(self) -> Callable[[str, Mapping[str, Any]], int | None] | None: ...
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _Known:
+    """What the request tells: the user's first text, and the results by plan step."""
+
     text: str
     results: Mapping[int, Sequence[dict[str, Any]]]
 
@@ -73,11 +93,13 @@ class _Belief:
 class ScriptedModel:
     """Answers a View by the plan whose tools the request declares; where there is none, hands it to another."""
 
-    def __init__(self, plans: Sequence[Plan], parameters: Parameters | None = None, otherwise: Mind | None = None):
+    def __init__(
+        self, plans: Sequence[FollowablePlan], parameters: Parameters | None = None, otherwise: Mind | None = None
+    ):
         self.plans, self.otherwise = list(plans), otherwise
         self.parameters = parameters or Parameters()
 
-    def respond(self, view: View) -> Reply:
+    def respond(self, view: View) -> Reply | Awaitable[Reply]:
         declared = {d.get("name") for d in view.declared}
         plan = next((p for p in self.plans if p.tools <= declared), None)
         if plan is None and self.otherwise is not None:
@@ -87,7 +109,7 @@ class ScriptedModel:
         belief = _understand(view, plan)
         end, answer = plan.goal(notices.questions(view))
         missing = [i for i in range(end) if i not in belief.done]
-        facts = _Facts(view.turns[0] if view.turns else "", belief.results)
+        facts = _Known(view.turns[0] if view.turns else "", belief.results)
         if view.mode == "NONE" and view.turns and re.search(r"\bsummari[sz]e\b", view.turns[-1], re.IGNORECASE):
             return _notes(plan, belief)
         if view.mode == "NONE":
@@ -128,7 +150,7 @@ _UNUSABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError
 
 
 def _finish(
-    plan: Plan, belief: _Belief, answer: Callable[[Any], str] | None, facts: _Facts
+    plan: FollowablePlan, belief: _Belief, answer: Callable[[Any], str] | None, facts: _Known
 ) -> tuple[Reply, int | None]:
     """Return the answer, and the plan step whose result it needs but the request no longer holds (or None)."""
     thought = _thought(plan, belief.done, None, "everything asked for is there.")
@@ -144,7 +166,7 @@ def _finish(
 _NOTES = "Notes: "
 
 
-def _notes(plan: Plan, belief: _Belief) -> Reply:
+def _notes(plan: FollowablePlan, belief: _Belief) -> Reply:
     """Return a summary of the work in words that this model reads back: it forgets no result."""
     text = _NOTES + json.dumps({str(i): belief.results[i] for i in sorted(belief.results)})
     return Reply(thought=_thought(plan, belief.done, None, "a summary was asked for."), text=text)
@@ -172,7 +194,7 @@ def _needed(error: Exception, doing: int) -> int:
     return named if isinstance(named, int) and named < doing else doing - 1
 
 
-def _call(plan: Plan, belief: _Belief, doing: int, facts: _Facts) -> Reply:
+def _call(plan: FollowablePlan, belief: _Belief, doing: int, facts: _Known) -> Reply:
     """Call the step's tool; where its arguments need results that are gone, the step that yields them."""
     while doing >= 0:
         step = plan.steps[doing]
@@ -186,7 +208,7 @@ def _call(plan: Plan, belief: _Belief, doing: int, facts: _Facts) -> Reply:
     return Reply(thought="The question is not there.", text="I cannot find what to work on.")
 
 
-def _thought(plan: Plan, done: set[int], doing: int | None, why: str) -> str:
+def _thought(plan: FollowablePlan, done: set[int], doing: int | None, why: str) -> str:
     tools = [step.tool for step in plan.steps]
     at = "all steps done" if doing is None else f"now {tools[doing]}, step {doing + 1} of {len(tools)}"
     so_far = ", ".join(tools[i] for i in sorted(done)) or "nothing"
@@ -219,7 +241,7 @@ def _of_plan(decided: dict[str, Any] | None, steps: int) -> dict[str, Any] | Non
 # --- understanding the history ------------------------------------------------------------------------------
 
 
-def _understand(view: View, plan: Plan) -> _Belief:
+def _understand(view: View, plan: FollowablePlan) -> _Belief:
     """Read the steps in order; a restored thought settles everything up to it, whatever it says."""
     belief = _Belief()
     _recall(view, belief)
@@ -232,14 +254,14 @@ def _understand(view: View, plan: Plan) -> _Belief:
             belief.results[at] = [c.response for c in step.calls]
             belief.lost.append(at)
             enough = _is_enough(view, plan, belief, at)
-        if enough:
-            belief.done |= {at} if _placed(plan, step) is None else set(range(at + 1))
+            if enough:
+                belief.done |= {at} if _placed(plan, step) is None else set(range(at + 1))
         if at is not None:
             belief.newest = at
         if decided is not None:
-            known = set(decided["done"]) | ({decided["doing"]} if decided.get("doing") is not None else set())
-            failed = at is not None and not enough
-            belief.done = known - ({at} if failed and at not in decided["done"] else set())
+            belief.done = set(decided["done"]) | ({decided["doing"]} if decided.get("doing") is not None else set())
+            if at is not None and not enough and at not in decided["done"]:
+                belief.done.discard(at)
             belief.lost = []
             belief.newest = decided["doing"] if decided.get("doing") is not None else belief.newest
         elif not step.calls and view.readable == "turn" and step.turn < current:
@@ -248,7 +270,7 @@ def _understand(view: View, plan: Plan) -> _Belief:
     return belief
 
 
-def _locate(view: View, plan: Plan, belief: _Belief, step: SeenStep) -> int | None:
+def _locate(view: View, plan: FollowablePlan, belief: _Belief, step: SeenStep) -> int | None:
     """Return which plan step the calls are: by tool and arguments, else the tool's first step not done."""
     if not step.calls:
         return None
@@ -256,7 +278,7 @@ def _locate(view: View, plan: Plan, belief: _Belief, step: SeenStep) -> int | No
     if placed is not None:
         return placed
     seen = sorted(wire.canonical(c.args) for c in step.calls)
-    facts = _Facts(view.turns[0] if view.turns else "", belief.results)
+    facts = _Known(view.turns[0] if view.turns else "", belief.results)
     candidates = [i for i, s in enumerate(plan.steps) if s.tool == step.calls[0].name]
     for i in candidates if len(candidates) > 1 else ():
         try:
@@ -267,20 +289,19 @@ def _locate(view: View, plan: Plan, belief: _Belief, step: SeenStep) -> int | No
     return next((i for i in candidates if i not in belief.done), candidates[-1] if candidates else None)
 
 
-def _placed(plan: Plan, step: SeenStep) -> int | None:
+def _placed(plan: FollowablePlan, step: SeenStep) -> int | None:
     """Return the plan step that a call names by itself, however little of the history is left; else None."""
-    place = getattr(plan, "place", None)
-    return place(step.calls[0].name, step.calls[0].args) if place is not None else None
+    return None if plan.place is None else plan.place(step.calls[0].name, step.calls[0].args)
 
 
 def _good(response: Any) -> bool:
     return isinstance(response, dict) and not wire.is_error(response)
 
 
-def _is_enough(view: View, plan: Plan, belief: _Belief, at: int) -> bool:
+def _is_enough(view: View, plan: FollowablePlan, belief: _Belief, at: int) -> bool:
     """Tell whether the newest results end the plan's step: a job that still runs has to be asked for again."""
-    until = getattr(plan.steps[at], "until", None)
+    until = plan.steps[at].until
     try:
-        return until is None or until(_Facts(view.turns[0] if view.turns else "", belief.results))
+        return until is None or until(_Known(view.turns[0] if view.turns else "", belief.results))
     except _UNUSABLE:
         return False
