@@ -29,15 +29,17 @@ _JSON = "application/json; charset=UTF-8"
 def create_app(
     mind: Mind,
     routes: Mapping[str, str] | None = None,
-    switches: Mapping[str, str] | None = None,
+    switches: Mapping[str, str | bool] | None = None,
     faults: Sequence[Fault] = (),
     seed: int = 0,
 ) -> Starlette:
     """Return the emulator with the given mind behind it.
 
     `routes` maps requested to served ids (default: `families.ROUTES`); `switches` override profile fields that
-    are unsettled (see `families.Profile`); `faults` strike by `seed` (see `faults.Fault`).
+    are unsettled (see `families.Profile`); `faults` strike by `seed` (see `faults.Fault`). Raises ValueError for an
+    unknown switch.
     """
+    families.check_switches(switches or {})
     emulator = _Emulator(
         mind, dict(families.ROUTES if routes is None else routes), dict(switches or {}), Faults(faults, seed)
     )
@@ -46,21 +48,21 @@ def create_app(
         routes=[
             Route(
                 f"/{{version}}/projects/{{p}}/locations/{{l}}/{publishers}/{{call:path}}",
-                emulator.vertex,
+                emulator.serve_vertex,
                 methods=_POST,
             ),
-            Route(f"/{{version}}/{publishers}/{{call:path}}", emulator.vertex, methods=_POST),
-            *(Route(f"/{{version}}{p}/interactions", emulator.interact, methods=_POST) for p in _PARENTS),
-            *(Route(f"/{{version}}{p}/interactions/{{id}}", emulator.interaction, methods=["GET"]) for p in _PARENTS),
-            Route("/{version}/models", emulator.list, methods=["GET"]),
-            Route("/{version}/models/{call:path}", emulator.get, methods=["GET"]),
-            Route("/{version}/models/{call:path}", emulator.developer, methods=["POST"]),
+            Route(f"/{{version}}/{publishers}/{{call:path}}", emulator.serve_vertex, methods=_POST),
+            *(Route(f"/{{version}}{p}/interactions", emulator.create_interaction, methods=_POST) for p in _PARENTS),
+            *(Route(f"/{{version}}{p}/interactions/{{id}}", emulator.get_interaction, methods=_GET) for p in _PARENTS),
+            Route("/{version}/models", emulator.list_models, methods=_GET),
+            Route("/{version}/models/{call:path}", emulator.get_model, methods=_GET),
+            Route("/{version}/models/{call:path}", emulator.serve_developer, methods=_POST),
             Route("/{path:path}", _unknown_route, methods=_ALL_METHODS),
         ]
     )
 
 
-_POST = ["POST"]
+_GET, _POST = ["GET"], ["POST"]
 _PARENTS = ("", "/projects/{p}/locations/{l}")
 _ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _VERSIONS = ("v1", "v1beta", "v1beta1")
@@ -78,23 +80,23 @@ async def _unknown_route(request: Request) -> Response:
 
 
 class _Emulator:
-    def __init__(self, mind: Mind, routes: dict[str, str], switches: dict[str, str], faults: Faults):
+    def __init__(self, mind: Mind, routes: dict[str, str], switches: dict[str, str | bool], faults: Faults):
         self.mind, self.routes, self.switches, self.faults = mind, routes, switches, faults
         self.interactions = interactions.Interactions()
 
-    async def developer(self, request: Request) -> Response:
+    async def serve_developer(self, request: Request) -> Response:
         return await self._serve(request, DEVELOPER)
 
-    async def vertex(self, request: Request) -> Response:
+    async def serve_vertex(self, request: Request) -> Response:
         return await self._serve(request, VERTEX)
 
-    async def list(self, request: Request) -> Response:
+    async def list_models(self, request: Request) -> Response:
         try:
             return _json(catalogue.page(request.query_params))
         except ApiError as error:
             return _json(error.body(), error.code)
 
-    async def get(self, request: Request) -> Response:
+    async def get_model(self, request: Request) -> Response:
         version, name = request.path_params["version"], request.path_params["call"]
         try:
             self._profile(name, version, "getModel", DEVELOPER)
@@ -102,7 +104,7 @@ class _Emulator:
         except ApiError as error:
             return _json(error.body(), error.code)
 
-    async def interact(self, request: Request) -> Response:
+    async def create_interaction(self, request: Request) -> Response:
         """Create an interaction: read as the generateContent request that it stands for, and answered as one."""
         version, service = request.path_params["version"], VERTEX if "p" in request.path_params else DEVELOPER
         if version not in _VERSIONS:
@@ -116,7 +118,7 @@ class _Emulator:
         except ApiError as error:
             return _json(interactions.error_body(error), error.code)
 
-    async def interaction(self, request: Request) -> Response:
+    async def get_interaction(self, request: Request) -> Response:
         try:
             return _json(self.interactions.get(request.path_params["id"]))
         except ApiError as error:
@@ -217,10 +219,10 @@ async def _array(chunks: list[dict[str, Any]], fault: Fault | None) -> AsyncIter
 
 async def _until(chunks: list[dict[str, Any]], fault: Fault | None) -> AsyncIterator[dict[str, Any]]:
     """Yield the chunks, up to where a fault ends the stream."""
-    ends = fault is not None and fault.kind in ("cut", "error_chunk")
-    for chunk in chunks[: fault.after] if ends else chunks:
+    ending = fault if fault is not None and fault.kind in ("cut", "error_chunk") else None
+    for chunk in chunks if ending is None else chunks[: ending.after]:
         yield chunk
-    if ends and fault.kind == "cut":
+    if ending is not None and ending.kind == "cut":
         raise faults.Cut("the connection was cut in the middle of a stream")
-    if ends:
+    if ending is not None:
         yield ApiError(503, errors.OVERLOADED).body()

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
+
+from ..registry import BadInput
 
 DEVELOPER, VERTEX = "developer", "vertex"
 
@@ -102,17 +105,19 @@ def _base(name: str) -> Profile | None:
     return _KNOWN[max(prefixes, key=len)] if prefixes else None
 
 
-def profile(model: str, service: str = DEVELOPER, **switches: str) -> Profile:
-    """Return the profile of a served model; raises ValueError for an id of no known family.
+def profile(model: str, service: str = DEVELOPER, **switched: str | bool) -> Profile:
+    """Return the profile of a served model; raises ValueError for an id of no known family, or an unknown switch.
 
     A dated or suffixed id (`gemini-2.5-flash-preview-09-2025`) takes the longest known prefix; a 2.x or 3.x
-    id not listed takes its generation's. `switches` override single fields.
+    id not listed takes its generation's. `switched` override single fields.
     """
     name = model.removeprefix("models/")
     base = _base(name) or _generation(name)
     if base is None:
         raise ValueError(f"unknown model {model!r}; known: {', '.join(_KNOWN)}")
-    return replace(base, model=name, service=service, **switches)
+    check_switches(switched)
+    fields: dict[str, Any] = {**switched}
+    return replace(base, model=name, service=service, **fields)
 
 
 def _generation(name: str) -> Profile | None:
@@ -130,6 +135,24 @@ def switches() -> dict[str, tuple[str, ...]]:
     """Return the unsettled points of a Profile that can be switched, with their values."""
     hints = get_type_hints(Profile)
     return {name: get_args(hints[name]) for name in _UNSETTLED}
+
+
+def check_switches(switched: Mapping[str, str | bool]) -> None:
+    """Raise BadInput for a field that a Profile does not have, or a value that the field does not take."""
+    for field, value in switched.items():
+        known = _choices()
+        if field not in known:
+            raise BadInput(f"unknown switch {field!r}; known: {', '.join(known)}")
+        if value not in known[field]:
+            raise BadInput(f"{field} is one of {', '.join(map(str, known[field]))}, not {value!r}")
+
+
+@functools.cache
+def _choices() -> dict[str, tuple[str | bool, ...]]:
+    """Return the values of each field of a Profile that takes but a few."""
+    hints = get_type_hints(Profile).items()
+    few = {field: (True, False) if kind is bool else get_args(kind) for field, kind in hints}
+    return {field: values for field, values in few.items() if values and Ellipsis not in values}
 
 
 def serve(requested: str, routes: dict[str, str] | None = None) -> str:

@@ -209,6 +209,23 @@ SWITCHES = [
 
 
 @pytest.mark.parametrize(
+    ("switch", "value", "message"),
+    [
+        ("altered", "nope", "altered is one of refuse, ignore, not 'nope'"),
+        ("id_mismatch", "accept", "id_mismatch is one of ignore, empty, refuse, not 'accept'"),
+        ("strict", "false", "strict is one of True, False, not 'false'"),
+        ("nope", "refuse", "unknown switch 'nope'; known: .*altered"),
+        ("levels", "LOW", "unknown switch 'levels'"),
+    ],
+)
+def test_a_switch_or_a_value_that_no_profile_has_is_refused(switch, value, message):
+    with pytest.raises(ValueError, match=message):
+        families.profile(G25, **{switch: value})
+    with pytest.raises(ValueError, match=message):  # at once, not with the first request
+        backends.emulator(switches={switch: value})
+
+
+@pytest.mark.parametrize(
     ("contents", "switch", "value", "unswitched", "switched"), SWITCHES, ids=[f"{s[1]}={s[2]}" for s in SWITCHES]
 )
 async def test_every_switch_of_the_profile_has_an_effect(contents, switch, value, unswitched, switched):
