@@ -22,12 +22,14 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 if TYPE_CHECKING:
     import pydantic
 
 T = TypeVar("T")
+# A part as it was defined: who registers a function can go on calling it by its own types.
+P = TypeVar("P")
 
 
 class BadInput(ValueError):
@@ -162,7 +164,11 @@ class Kind(Generic[T]):
         self._offered = False
         KINDS[word] = self
 
-    def register(self, part: T | None = None, *, name: str = "") -> Any:
+    @overload
+    def register(self, part: None = None, *, name: str = "") -> Callable[[P], P]: ...
+    @overload
+    def register(self, part: P, *, name: str = "") -> P: ...
+    def register(self, part: Any = None, *, name: str = "") -> Any:
         """Register a part under its own name (`__name__` or `name`) or another; as a decorator or by a call.
 
         Returns the part. The same definition may come again, as a notebook's cell does; raises BadInput where another

@@ -50,8 +50,8 @@ def arm(form: ArmForm) -> Arm:
     elif isinstance(form, str):
         fields = {"name": form, "history": form}
     elif callable(form):
-        name = _register(STRATEGIES, form, "")
-        fields = {"name": name, "history": name}
+        strategy = _register(STRATEGIES, form, "")
+        fields = {"name": strategy, "history": strategy}
     else:
         raise BadInput(f"an arm is a strategy's name, the strategy itself or an object, not {form!r}")
     name = fields.get("name")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..registry import Kind, bind
 from ..wire import contents as wire
@@ -117,7 +118,7 @@ def closed(contents: Sequence[Content]) -> list[Content]:
     return out
 
 
-def response_part(call: dict, response: dict) -> Part:
+def response_part(call: dict[str, Any], response: dict[str, Any]) -> Part:
     """Return the functionResponse part that answers a call: its name, and its id where it has one."""
     ident = {"id": call["id"]} if call.get("id") else {}
     return {"functionResponse": {"name": call.get("name"), **ident, "response": response}}

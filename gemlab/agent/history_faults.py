@@ -123,8 +123,7 @@ def nested(contents: Sequence[Content]) -> list[Content]:
         call = wire.call_of(part)
         if call is None or "thoughtSignature" not in part:
             return part
-        rest = {k: v for k, v in part.items() if k != "thoughtSignature"}
-        return {**rest, "functionCall": {**call, "thoughtSignature": part["thoughtSignature"]}}
+        return {**_bare(part), "functionCall": {**call, "thoughtSignature": part["thoughtSignature"]}}
 
     return _each_part(contents, inside)
 
@@ -210,7 +209,7 @@ def sdk_chat(contents: Sequence[Content]) -> list[Content]:
         made: list[list[Part]] = []
         for part in parts:
             if _words(part) and part.get("thoughtSignature") and not wire.is_thought(part):
-                made += [[_unsigned(part)], [{"text": "", "thoughtSignature": part["thoughtSignature"]}]]
+                made += [[_bare(part)], [{"text": "", "thoughtSignature": part["thoughtSignature"]}]]
             else:
                 made.append([part])
         if any(wire.call_of(p) is not None for p in parts):
@@ -253,8 +252,12 @@ def _unsigned(part: Part) -> Part | None:
     """Return the part without its signature; None where nothing would be left."""
     if "thoughtSignature" not in part:
         return part
-    rest = {k: v for k, v in part.items() if k != "thoughtSignature"}
+    rest = _bare(part)
     return None if wire.is_blank(rest) else rest
+
+
+def _bare(part: Part) -> Part:
+    return {k: v for k, v in part.items() if k != "thoughtSignature"}
 
 
 def _words(part: Part) -> str | None:

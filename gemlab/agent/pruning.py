@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge
 
@@ -18,7 +18,8 @@ from ..wire.contents import Content, Group
 from .history_faults import strip_past_turns
 
 Pruning = Callable[[Sequence[Content]], list[Content]]
-AtLeast0, AtLeast1 = Annotated[int, Ge(0)], Annotated[int, Ge(1)]
+AtLeast0: TypeAlias = Annotated[int, Ge(0)]
+AtLeast1: TypeAlias = Annotated[int, Ge(1)]
 
 PRUNINGS: Kind[Callable[..., list[Content]]] = Kind("pruning", "gemlab.prunings", skip=1)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..agent.history import STRATEGIES
 from ..agent.pruning import PRUNINGS
 from ..backends import BACKENDS
@@ -13,7 +15,7 @@ from ..replay.importers import IMPORTERS
 from ..studies.base import STUDIES
 from ..tasks import TASKS
 
-LISTED: dict[str, Kind] = {
+LISTED: dict[str, Kind[Any]] = {
     "studies": STUDIES,
     "tasks": TASKS,
     "strategies": STRATEGIES,
@@ -34,7 +36,7 @@ def text(kind: str = "") -> str:
     return "\n\n".join(f"{name}\n{_lines(parts)}" for name, parts in chosen.items())
 
 
-def _lines(kind: Kind) -> str:
+def _lines(kind: Kind[Any]) -> str:
     described = kind.describe()
     width = max(map(len, described), default=0)
     return "\n".join(f"  {name:{width}}  {line}".rstrip() for name, line in described.items())

@@ -50,15 +50,16 @@ class ClientBackend:
         # As extra_body the contents reach the wire untouched; through the SDK's types signatures change their
         # base64 alphabet, unknown fields are refused, and a request costs twice the time.
         options = types.HttpOptions(extra_body={"contents": list(contents)})
-        asked = {"model": model, "contents": "", "config": config.model_copy(update={"http_options": options})}
+        config = config.model_copy(update={"http_options": options})
+        models = self.client.aio.models
         taken = Taken()
         token = taking.set(taken)
         try:
             if stream:
-                async for _ in await self.client.aio.models.generate_content_stream(**asked):
+                async for _ in await models.generate_content_stream(model=model, contents="", config=config):
                     pass
             else:
-                await self.client.aio.models.generate_content(**asked)
+                await models.generate_content(model=model, contents="", config=config)
         except errors.APIError as error:
             body = error.details if isinstance(error.details, dict) else {}
             raise _kind(error.code, body)(error.code, body, _sent(taken), got=_got(taken, stream)) from None
@@ -102,8 +103,9 @@ class ClientBackend:
             raise Unavailable(None, {}, _sent(taken), type(error.__cause__ or error).__name__) from None
         except errors.APIError as error:
             body = error.body if isinstance(error.body, dict) else {}
-            if (error.status_code or 0) >= 400:
-                raise _kind(error.status_code, body)(error.status_code, body, _sent(taken)) from None
+            code = error.status_code or 0
+            if code >= 400:
+                raise _kind(code, body)(code, body, _sent(taken)) from None
             if not taken.response:
                 raise Unavailable(None, {}, _sent(taken), "unreadable answer") from None
         except ValueError as error:  # the SDK cannot read the answer: what came over the wire counts
@@ -171,7 +173,7 @@ def _got(taken: Taken, stream: bool) -> list[dict[str, Any]]:
     return [c for c in _chunks(taken.response) if "error" not in c] if stream else []
 
 
-def _chunks(raw: bytes) -> list[dict[str, Any]]:
+def _chunks(raw: bytes | bytearray) -> list[dict[str, Any]]:
     """Return the JSON objects of an event stream's whole `data:` lines."""
     found = []
     for line in raw.split(b"\n")[:-1]:

@@ -20,16 +20,16 @@ _TEXT, _ARRAY = 8, 9
 # Far above what a real header holds: a damaged length must not become an allocation or an endless loop.
 _MOST_PAIRS, _MOST_TEXT = 1 << 16, 1 << 20
 
+Scalar = int | float | bool | str
+
 # llama.cpp's enum llama_ftype (include/llama.h); the numbers left out were given up.
-_FILE_TYPES = {
+_FILE_TYPES: dict[Scalar, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
     12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS",
     20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M",
     28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE",
     39: "NVFP4", 40: "Q1_0", 41: "Q2_0",
 }  # fmt: skip
-
-Scalar = int | float | bool | str
 
 
 def file_type(number: Scalar | None) -> str:

@@ -12,6 +12,9 @@ from typing import Any
 
 import httpx2
 
+# What an app has sent so far: its messages, or what it raised.
+_Sent = asyncio.Queue[dict[str, Any] | BaseException]
+
 
 class StreamingASGITransport(httpx2.AsyncBaseTransport):
     """Sends requests to an ASGI app in this process; a connection that the app breaks off is a protocol error."""
@@ -21,7 +24,7 @@ class StreamingASGITransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         body = await request.aread()
-        sent: asyncio.Queue[dict[str, Any] | BaseException] = asyncio.Queue()
+        sent: _Sent = asyncio.Queue()
         task = asyncio.create_task(self._run(request, body, sent))
         start = await sent.get()
         if isinstance(start, BaseException):
@@ -30,7 +33,7 @@ class StreamingASGITransport(httpx2.AsyncBaseTransport):
             start["status"], headers=start.get("headers", []), stream=_Body(sent, task), request=request
         )
 
-    async def _run(self, request: httpx2.Request, body: bytes, sent: asyncio.Queue) -> None:
+    async def _run(self, request: httpx2.Request, body: bytes, sent: _Sent) -> None:
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -61,7 +64,7 @@ class StreamingASGITransport(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, sent: asyncio.Queue, task: asyncio.Task):
+    def __init__(self, sent: _Sent, task: asyncio.Task[None]):
         self.sent, self.task = sent, task
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -75,8 +78,10 @@ class _Body(httpx2.AsyncByteStream):
                 break
         # A framework answers 500 before it raises: the exception says more.
         await self.task
-        if not self.sent.empty():
-            raise _lost(self.sent.get_nowait())
+        while not self.sent.empty():
+            message = self.sent.get_nowait()
+            if isinstance(message, BaseException):
+                raise _lost(message)
 
     async def aclose(self) -> None:
         self.task.cancel()

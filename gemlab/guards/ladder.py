@@ -43,10 +43,10 @@ STOP = Ladder(nudge=False, patience=1, last="stop")
 class Watch:
     """What all guards share: a rule's level, its threshold `limit`, and the ladder."""
 
-    limit: int = 3
+    limit: float = 3
     ladder: Ladder = Ladder()
     reason: ClassVar[str]
-    least: ClassVar[int] = 2
+    least: ClassVar[float] = 2
     nudge: ClassVar[str] = ""
     ending: ClassVar[str] = ""
 

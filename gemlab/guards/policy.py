@@ -32,9 +32,9 @@ class Guards:
                 if guard.limit + over > budget:
                     raise ValueError(f"{guard} can never get to its end: the turn ends after {budget} rounds")
 
-    def before(self, rounds: Sequence[Round]) -> dict[int, Verdict]:
-        """Return the verdict on each call of the newest round that has one."""
-        found: dict[int, Verdict] = {}
+    def before(self, rounds: Sequence[Round]) -> dict[int | None, Verdict]:
+        """Return the verdict on each call of the newest round that has one; under None, one on the round as a whole."""
+        found: dict[int | None, Verdict] = {}
         for guard in self.members:
             for verdict in guard.before(rounds):
                 kept = found.get(verdict.call)

@@ -8,7 +8,7 @@ article's rules and those of known systems hear nothing of what tools declare.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from annotated_types import Ge
 
@@ -17,7 +17,7 @@ from .ladder import STOP, Guard, Ladder
 from .policy import Guards
 from .rules import Cycle, EmptyAnswer, RepeatedCall, RepeatedError, ResultStall, TurnBudget
 
-AtLeast1 = Annotated[int, Ge(1)]
+AtLeast1: TypeAlias = Annotated[int, Ge(1)]
 
 GUARDS: Kind[Callable[..., Guards | Guard | Iterable[Guard]]] = Kind("guard", "gemlab.guards")
 

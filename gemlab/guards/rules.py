@@ -34,6 +34,7 @@ class RepeatedCall(Watch):
     often: A-B-A-B is one. A blocked call counts as the same result again.
     """
 
+    limit: int = 3
     by: Literal["args", "result"] = "result"
     scope: Literal["turn", "consecutive"] = "turn"
     window: int = 0
@@ -104,6 +105,7 @@ _BLOCKED = "Not executed: the same call again. Use the result you have, call ano
 class ResultStall(Watch):
     """`limit` rounds in a row with the same results though calls may differ; trivial results are skipped."""
 
+    limit: int = 3
     reason: ClassVar[str] = "result_stall"
     nudge: ClassVar[str] = "The last results are all the same. Try something else, or answer from what you have."
     ending: ClassVar[str] = "The results have not changed."
@@ -117,6 +119,7 @@ class ResultStall(Watch):
 class Cycle(Watch):
     """`limit` times through a cycle of at most `max_period` rounds (A-B-C-A-B-C is twice)."""
 
+    limit: int = 3
     max_period: int = 5
     by: Literal["args", "result"] = "result"
     reason: ClassVar[str] = "cycle"
@@ -137,6 +140,7 @@ class Cycle(Watch):
 class RepeatedError(Watch):
     """The same error of one tool in `limit` rounds, with no other answer of that tool between them."""
 
+    limit: int = 3
     reason: ClassVar[str] = "repeated_error"
     nudge: ClassVar[str] = "The tool keeps giving this error. Change the arguments, use another tool, or answer."
     ending: ClassVar[str] = "The tool keeps failing."
@@ -150,6 +154,7 @@ class RepeatedError(Watch):
 class UnknownTool(Watch):
     """Calls to functions that are not declared in `limit` rounds of the turn, whichever they are."""
 
+    limit: int = 3
     reason: ClassVar[str] = "unknown_tool"
     least: ClassVar[int] = 1
     nudge: ClassVar[str] = "There is no such function: call only those that are declared, or answer."

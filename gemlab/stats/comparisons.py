@@ -10,9 +10,10 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 LEVEL = 0.95
@@ -20,6 +21,7 @@ _RESAMPLES = 9_999
 _SEED = 20_261_130
 
 Interval = tuple[float, float]
+_Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,21 @@ def rate(per_instance: ArrayLike) -> Estimate:
     if len(values) and np.isin(values, (0.0, 1.0)).all():
         k = int(values.sum())
         return Estimate(k / len(values), wilson(k, len(values)), len(values))
-    return mean(values)
+    return _mean(values)
 
 
 def mean(per_instance: ArrayLike) -> Estimate:
     """Return a mean over instances with its BCa bootstrap interval; equal values give an interval of no width."""
-    values = np.asarray(per_instance, float)
+    return _mean(np.asarray(per_instance, float))
+
+
+def _mean(values: _Array) -> Estimate:
     if not len(values):
         return Estimate(math.nan, (math.nan, math.nan), 0)
     return Estimate(float(values.mean()), _bca(values), len(values))
 
 
-def _bca(values: np.ndarray) -> Interval:
+def _bca(values: _Array) -> Interval:
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
     found = _bootstrap(values, "BCa")
@@ -86,7 +91,7 @@ def _bca(values: np.ndarray) -> Interval:
     return found
 
 
-def _bootstrap(values: np.ndarray, method: str) -> Interval:
+def _bootstrap(values: _Array, method: Literal["BCa", "percentile"]) -> Interval:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", _scipy().stats.DegenerateDataWarning)
         ci = (
@@ -108,7 +113,7 @@ def _bootstrap(values: np.ndarray, method: str) -> Interval:
 # --- paired comparisons -------------------------------------------------------------------------------------
 
 
-def _paired(arm: ArrayLike, control: ArrayLike) -> np.ndarray:
+def _paired(arm: ArrayLike, control: ArrayLike) -> _Array:
     first, second = np.asarray(arm, float), np.asarray(control, float)
     if len(first) != len(second):
         raise ValueError(f"paired arms have one value an instance each, not {len(first)} and {len(second)}")

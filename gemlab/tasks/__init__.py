@@ -82,7 +82,7 @@ def worked(count: int) -> list[Worked]:
     """
     from . import examples
 
-    chosen = {}
+    chosen: dict[frozenset[str], Task] = {}
     for shown in (get("chain(4)"), *_all()):
         if shown.plan is not None and shown.name not in _FEW and len(shown.instance(-1).messages) == 1:
             chosen.setdefault(shown.plan.tools, shown)

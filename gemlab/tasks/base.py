@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,6 +128,17 @@ def told(facts: Facts, step: int, key: str) -> Any:
     return found[0][key]
 
 
+def matched(pattern: str, text: str) -> str:
+    """Return what a pattern matches first in a text: its first group, or the whole match where it has none.
+
+    Raises LookupError where nothing matches, as a plan's functions may: whoever follows the plan goes on without.
+    """
+    match = re.search(pattern, text)
+    if match is None:
+        raise LookupError(f"nothing matches {pattern!r}")
+    return str(match[1 if match.re.groups else 0])
+
+
 def steps_in_order(expected: Sequence[tuple[str, dict[str, Any]]], calls: Sequence[Called]) -> str | None:
     """Return None if every expected call succeeded with the right values and none before its turn, else what is wrong.
 
@@ -134,7 +146,7 @@ def steps_in_order(expected: Sequence[tuple[str, dict[str, Any]]], calls: Sequen
     """
     wanted = [Called(name, args, {}).key for name, args in expected]
     tools = list(dict.fromkeys(name for name, _ in expected))
-    first = {}
+    first: dict[tuple[str, str], int] = {}
     for position, call in enumerate(calls):
         if call.ok:
             first.setdefault(call.key, position)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from annotated_types import Ge
 
 from ..registry import BadInput
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, matched
 
 MOST = 60
 # Share of the records that ask for the seal of any earlier record, all being equally likely.
@@ -84,7 +84,8 @@ def _record(facts: Facts, number: int) -> dict[str, Any]:
 def _open(number: int) -> Callable[[Facts], list[dict[str, Any]]]:
     def args(facts: Facts) -> list[dict[str, Any]]:
         if number == 1:
-            code, seal = re.search(r"the code (\w+) and the seal (\w+)", facts.text).groups()
+            code = matched(r"the code (\w+) and the seal \w+", facts.text)
+            seal = matched(r"the code \w+ and the seal (\w+)", facts.text)
         else:
             before = _record(facts, number - 1)
             code, seal = before["next_code"], _record(facts, before["next_seal_of"])["seal"]

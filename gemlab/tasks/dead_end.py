@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, matched
 
 _ASK = (
     "In which year was the {thing} of {town} built? Search the archive. If it holds nothing sufficient, say that "
@@ -35,11 +35,11 @@ def search_archive(query: str) -> dict[str, Any]:
     return {"results": [], "total_found": 0, "status": "insufficient", "next_suggestion": " ".join(words)}
 
 
-def _asked(facts: Facts) -> list[dict]:
-    return [{"query": re.search(r"year was the (.+) built", facts.text)[1]}]
+def _asked(facts: Facts) -> list[dict[str, Any]]:
+    return [{"query": matched(r"year was the (.+) built", facts.text)}]
 
 
-def _suggested(facts: Facts) -> list[dict]:
+def _suggested(facts: Facts) -> list[dict[str, Any]]:
     return [{"query": facts.results[0][0]["next_suggestion"]}]
 
 

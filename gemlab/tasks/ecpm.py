@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, steps_in_order
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, Tool, declare, matched, steps_in_order
 
 _NUMBERS = {"type": "array", "items": {"type": "number"}}
 _NETWORKS = ("admob", "applovin", "unity", "ironsource", "vungle")
@@ -106,13 +106,13 @@ def _generate(seed: int) -> tuple[str, dict[str, float], dict[str, dict[str, Any
 # --- the checker --------------------------------------------------------------------------------------------
 
 
-def _expected(seed: int) -> tuple[list[tuple[str, dict]], list[str], dict[str, dict[str, Any]]]:
+def _expected(seed: int) -> tuple[list[tuple[str, dict[str, Any]]], list[str], dict[str, dict[str, Any]]]:
     """Return the calls that a right run makes in order, the outlying days, and all settings."""
     app, series, settings = _generate(seed)
     values, dates = list(series.values()), list(series)
     bounds = estimate_range(values)
     days = find_outliers(dates, values, **bounds)["days"]
-    calls = [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("fetch_ecpm", {"app": app, "days": 7}),
         ("estimate_range", {"values": values}),
         ("find_outliers", {"dates": dates, "values": values, **bounds}),
@@ -144,23 +144,23 @@ def _names_days(answer: str, days: list[str], settings: dict[str, dict[str, Any]
 
 
 def _app(facts: Facts) -> str:
-    return re.search(r"app (app-\d+)", facts.text)[1]
+    return matched(r"app (app-\d+)", facts.text)
 
 
-def _fetch_args(facts: Facts) -> list[dict]:
+def _fetch_args(facts: Facts) -> list[dict[str, Any]]:
     return [{"app": _app(facts), "days": 7}]
 
 
-def _range_args(facts: Facts) -> list[dict]:
+def _range_args(facts: Facts) -> list[dict[str, Any]]:
     return [{"values": facts.results[0][0]["ecpm"]}]
 
 
-def _outlier_args(facts: Facts) -> list[dict]:
+def _outlier_args(facts: Facts) -> list[dict[str, Any]]:
     fetched, bounds = facts.results[0][0], facts.results[1][0]
     return [{"dates": fetched["dates"], "values": fetched["ecpm"], **bounds}]
 
 
-def _mediation_args(facts: Facts) -> list[dict]:
+def _mediation_args(facts: Facts) -> list[dict[str, Any]]:
     return [{"app": _app(facts), "date": day} for day in facts.results[2][0]["days"]]
 
 
@@ -208,7 +208,7 @@ def _instance(seed: int, messages: tuple[str, ...]) -> Instance:
         return steps_in_order(expected, calls) or _names_days(answer, days, settings)
 
     name = app
-    functions = {
+    functions: dict[str, Tool] = {
         "fetch_ecpm": fetch_ecpm,
         "estimate_range": estimate_range,
         "find_outliers": find_outliers,

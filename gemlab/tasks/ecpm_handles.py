@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, steps_in_order, told, unknown
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, matched, steps_in_order, told, unknown
 
 NETWORKS = ("admob", "applovin", "ironsource", "mintegral", "unity", "vungle")
 
@@ -85,7 +85,7 @@ def _names_mediation(answer: str, mediation: dict[str, Any]) -> str | None:
 
 
 def _app(facts: Facts) -> str:
-    return re.search(r"app-\d+", facts.text)[0]
+    return matched(r"app-\d+", facts.text)
 
 
 def _series(facts: Facts) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ..wire.contents import is_error
 from .base import Called, Facts, Instance, Plan, PlanStep, Task, Worked, WorkedStep
 
+# What each plan step gave.
+_Results = dict[int, list[dict[str, Any]]]
 # More than any step of a task needs that has to be done again and again.
 _MOST_TRIES = 30
 # What a plan's functions raise where results are not what they expect.
@@ -24,7 +27,7 @@ def of(task: Task, seed: int) -> Worked:
         raise ValueError(f"{task.name} has no plan to follow")
     if len(instance.messages) != 1:
         raise ValueError(f"{task.name}: an example has one user message, not {len(instance.messages)}")
-    results: dict[int, list] = {}
+    results: _Results = {}
     facts = Facts(instance.messages[0], results)
     try:
         end, answer = task.plan.goal(instance.messages)
@@ -39,7 +42,7 @@ def of(task: Task, seed: int) -> Worked:
     return Worked(task.plan.tools, instance.messages[0], tuple(steps), thought, text)
 
 
-def _tries(step: PlanStep, at: int, instance: Instance, facts: Facts, results: dict[int, list]) -> Iterator[WorkedStep]:
+def _tries(step: PlanStep, at: int, instance: Instance, facts: Facts, results: _Results) -> Iterator[WorkedStep]:
     """Do one plan step until it is done; only good results become facts."""
     for _ in range(_MOST_TRIES):
         thought = step.why if step.think is None else step.think(facts)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, matched
 
 _ASK = "How many units did store {store} sell? The report service is unreliable: try again where it fails."
 _MOST_FAILURES = 4
@@ -41,8 +41,8 @@ def _instance(seed: int) -> Instance:
     return Instance((_ASK.format(store=store),), {"get_sales_report": get_sales_report}, check)
 
 
-def _store(facts: Facts) -> list[dict]:
-    return [{"store": re.search(r"store (S\d+)", facts.text)[1]}]
+def _store(facts: Facts) -> list[dict[str, Any]]:
+    return [{"store": matched(r"store (S\d+)", facts.text)}]
 
 
 def _answer(facts: Facts) -> str:

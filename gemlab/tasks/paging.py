@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, matched
 
 _ASK = "What is the total of order {order}? Orders are listed in no particular order; page through until you find it."
 _ON_A_PAGE, _PAGES = 3, 15
@@ -45,7 +45,7 @@ def _instance(seed: int) -> Instance:
     return Instance((_ASK.format(order=wanted["order"]),), {"list_orders": list_orders}, check)
 
 
-def _cursor(facts: Facts) -> list[dict]:
+def _cursor(facts: Facts) -> list[dict[str, Any]]:
     if 0 not in facts.results:
         return [{"cursor": "start"}]
     # Whoever looks again once the order is found looks at its page.
@@ -60,7 +60,7 @@ def _answer(facts: Facts) -> str:
 
 
 def _found(text: str, results: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    wanted = re.search(r"order (A\d+)", text)[1]
+    wanted = matched(r"order (A\d+)", text)
     return next((o for o in results[0]["orders"] if o["order"] == wanted), None)
 
 

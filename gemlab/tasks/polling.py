@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..guards.fingerprints import Identity
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, matched
 
 _ASK = "Export the table {table} and tell me how many rows the export has. It may take a while: wait for it."
 
@@ -48,11 +48,11 @@ def _instance(seed: int) -> Instance:
     return Instance((_ASK.format(table=table),), functions, check)
 
 
-def _table(facts: Facts) -> list[dict]:
-    return [{"table": re.search(r"the table (\w+)", facts.text)[1]}]
+def _table(facts: Facts) -> list[dict[str, Any]]:
+    return [{"table": matched(r"the table (\w+)", facts.text)}]
 
 
-def _job(facts: Facts) -> list[dict]:
+def _job(facts: Facts) -> list[dict[str, Any]]:
     return [{"job": facts.results[0][0]["job"]}]
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, told, unknown
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, matched, told, unknown
 
 _FEWEST, _MOST = 3, 5
 # So far the way goes on: a run that does not stop in time finds no end that would stop it.
@@ -57,7 +57,7 @@ def _instance(seed: int) -> Instance:
 
 def _place(facts: Facts, number: int) -> str:
     """Return where the parcel is after so many stops."""
-    return re.search(r"d-\d+", facts.text)[0] if number == 0 else told(facts, number - 1, "next")
+    return matched(r"d-\d+", facts.text) if number == 0 else told(facts, number - 1, "next")
 
 
 def _stops(text: str) -> int:

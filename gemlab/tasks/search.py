@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare
+from .base import Called, Facts, Instance, Plan, PlanStep, Task, declare, matched
 
 _ASK = (
     "What is the diameter, in metres, of the main telescope's mirror at the observatory founded by "
@@ -58,7 +58,7 @@ def web_search(query: str) -> dict[str, Any]:
             scored.append((-score, document["id"], document))
     found = [document for _, _, document in sorted(scored, key=lambda s: s[:2])]
     best = found[0] if found else None
-    sufficient = bool(best) and best["kind"] == "facts" and _words(best["title"]) <= asked
+    sufficient = best is not None and best["kind"] == "facts" and _words(best["title"]) <= asked
     return {
         "results": [{"title": d["title"], "snippet": d["text"]} for d in found[:_SHOWN]],
         "total_found": len(found),
@@ -74,20 +74,20 @@ def _suggest(best: dict[str, Any] | None) -> str:
 
 
 def _founder(facts: Facts) -> str:
-    return re.search(r"founded by ([^?]+)\?", facts.text)[1]
+    return matched(r"founded by ([^?]+)\?", facts.text)
 
 
-def _first_query(facts: Facts) -> list[dict]:
+def _first_query(facts: Facts) -> list[dict[str, Any]]:
     return [{"query": f"observatory founded by {_founder(facts)}"}]
 
 
-def _next_query(facts: Facts) -> list[dict]:
+def _next_query(facts: Facts) -> list[dict[str, Any]]:
     return [{"query": facts.results[0][0]["next_suggestion"]}]
 
 
 def _answer(facts: Facts) -> str:
     snippet = facts.results[1][0]["results"][0]["snippet"]
-    return f"The mirror has a diameter of {re.search(r'diameter of ([0-9.]+) metres', snippet)[1]} metres."
+    return f"The mirror has a diameter of {matched(r'diameter of ([0-9.]+) metres', snippet)} metres."
 
 
 def _instance(seed: int) -> Instance:

@@ -318,7 +318,9 @@ def without_notice(response: Any) -> Any:
     return response
 
 
-def pair(made: Sequence[dict], given: Sequence[dict]) -> list[tuple[dict, dict | None]]:
+def pair(
+    made: Sequence[dict[str, Any]], given: Sequence[dict[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     """Pair calls with their responses: by id where the response has one, else in order within the name."""
     left = list(given)
     pairs = []
@@ -334,7 +336,7 @@ def pair(made: Sequence[dict], given: Sequence[dict]) -> list[tuple[dict, dict |
     return pairs
 
 
-def answered_calls(group: Group) -> list[tuple[dict, dict | None]]:
+def answered_calls(group: Group) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     """Return the calls of a step with their responses."""
     made = [c for content in group.contents if is_model(content) for c in calls(content)]
     return pair(made, [r for content in group.contents for r in responses(content)])

@@ -9,9 +9,10 @@ before meaning): base64 and unknown names, empty parts and names, roles, pairing
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from . import contents as wire
 from .contents import Content, Part
@@ -103,12 +104,11 @@ def check(contents: Sequence[Content], profile: Profile, opens: Opens | None = N
     (an auditor has no key) altered signatures can only be told by their form.
     """
     history = wire.normalise(list(contents))
-    rules = (_encoding, _emptiness, _roles, _pairing, _unsigned, _altered, _duplicated, _ids, _last_turn)
-    return [
-        found
-        for rule in rules
-        for found in (rule(history, profile, opens) if rule is _altered else rule(history, profile))
-    ]
+    altered = functools.partial(_altered, opens=opens)
+    rules: tuple[Callable[[list[Content], Profile], Iterator[Finding]], ...] = (
+        _encoding, _emptiness, _roles, _pairing, _unsigned, altered, _duplicated, _ids, _last_turn,
+    )  # fmt: skip
+    return [finding for rule in rules for finding in rule(history, profile)]
 
 
 def refusal(findings: Sequence[Finding]) -> list[Finding]:
@@ -184,7 +184,7 @@ def _pairing(history: list[Content], profile: Profile) -> Iterator[Finding]:
         index = end + 1 if answered else end
 
 
-def _calls(history: list[Content], start: int, end: int) -> list[dict]:
+def _calls(history: list[Content], start: int, end: int) -> list[dict[str, Any]]:
     return [call for content in history[start:end] for call in wire.calls(content)]
 
 
@@ -238,7 +238,7 @@ def _unsigned(history: list[Content], profile: Profile) -> Iterator[Finding]:
             yield Finding("unsigned", "refused", i, j, missing_message(profile, wire.calls(content)[0], i))
 
 
-def missing_message(profile: Profile, call: dict, content: int) -> str:
+def missing_message(profile: Profile, call: dict[str, Any], content: int) -> str:
     """Return the service's text for an unsigned call in contents[content] (positions count from 1)."""
     text = MISSING_VERTEX if profile.service == VERTEX else MISSING_DEVELOPER
     return text.format(name=call.get("name"), position=content + 1)

@@ -69,3 +69,17 @@ async def test_an_apps_own_error_is_not_hidden():
     async with client(handler) as http:
         with pytest.raises(KeyError, match="bug"):
             await http.get("/")
+
+
+async def test_what_an_app_sends_after_the_end_is_left_and_what_it_raises_then_counts():
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": False})
+        await send({"type": "http.response.body", "body": b"late", "more_body": False})
+        if scope["path"] == "/raises":
+            raise LookupError("a bug")
+
+    async with httpx2.AsyncClient(transport=StreamingASGITransport(app), base_url="http://app") as http:
+        assert (await http.get("/")).content == b"one"
+        with pytest.raises(LookupError, match="a bug"):
+            await http.get("/raises")

@@ -5,6 +5,7 @@ import pytest
 
 from gemlab import tasks
 from gemlab.tasks import Called, Facts, search
+from gemlab.tasks.base import matched
 from gemlab.wire.contents import is_error
 
 ECPM = tasks.get("ecpm")
@@ -278,3 +279,10 @@ def test_tasks_by_name():
         ValueError, match="unknown task 'chess'; known: ecpm, ecpm-two-turns, ecpm-handles, triage, relay, "
     ):
         tasks.get("chess")
+
+
+@pytest.mark.parametrize(("pattern", "text"), [(r"d-(\d+)", "from d-12 to d-34"), (r"\d+", "from d-12 to d-34")])
+def test_a_value_is_read_from_the_question_by_its_first_match(pattern, text):
+    assert matched(pattern, text) == "12"
+    with pytest.raises(LookupError, match="nothing matches"):
+        matched(pattern, "nowhere")
