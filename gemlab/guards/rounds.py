@@ -83,8 +83,8 @@ class Round:
         prints = [fingerprints.result_print(n, r, self.identities) for n, r in zip(names, results, strict=True)]
         counted = [i for i, name in enumerate(names) if not fingerprints.is_polling(name, self.identities)]
         failed = self.failed or [wire.is_error(r) for r in results]
-        told = {prints[i] for i in counted if not is_trivial(wire.without_notice(results[i]))}
-        telling = sorted(text for text in told if text is not None)
+        known = [(p, wire.without_notice(results[i])) for i in counted if (p := prints[i]) is not None]
+        telling = sorted({p for p, result in known if not is_trivial(result)})
         return Seen(
             tuple((self.keys[i], prints[i]) for i in counted),
             tuple(telling) or None,

@@ -292,6 +292,19 @@ def test_a_history_without_open_calls_stays_as_it_is():
     assert all(a is b for a, b in zip(history.closed(TWO_TURNS), TWO_TURNS, strict=True))
 
 
+def test_a_response_that_answers_no_call_is_left_as_it_is():
+    """It is the API's to refuse: a synthetic response beside it would make of one mistake two."""
+    call = {"functionCall": {"name": "f", "args": {}, "id": "a"}}
+    strange = {"functionResponse": {"name": "g", "id": "b", "response": {}}}
+    whole = [
+        {"role": "user", "parts": [{"text": "go"}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [strange]},
+    ]
+    assert history.closed(whole) == whole
+    assert history.closed([whole[0], whole[2]]) == [whole[0], whole[2]]
+
+
 # --- on the wire --------------------------------------------------------------------------------------------
 
 

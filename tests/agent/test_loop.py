@@ -78,6 +78,11 @@ def test_a_blocked_prompt_is_empty(scripted):
     assert (trial.outcome, trial.reason) == ("unfinished", "empty")
 
 
+USE = "Use the result you have, call another tool, or answer."
+AGAIN = f"This call was made before with the same arguments and gave the same result; it will not change. {USE}"
+STALLED = "The last results are all the same. Try something else, or answer from what you have."
+
+
 # --- forced answers -----------------------------------------------------------------------------------------
 
 
@@ -169,6 +174,22 @@ def test_a_tool_cannot_reach_into_the_history():
     kept = copy.deepcopy(first)
     loop.call_tool({"f": tool}, "f", args)
     assert args == {"items": [3, 1, 2]} and first == kept
+
+
+@pytest.mark.parametrize(
+    ("rounds", "response"),
+    [
+        (2, {}),
+        (3, {"notice": f"{AGAIN} {STALLED}"}),
+        (4, {"error": "blocked", "notice": f"Not executed: the same call again. {USE}"}),
+    ],
+)
+def test_the_model_reads_what_guards_say_and_nothing_else(scripted, rounds, response):
+    transport = looping(scripted, rounds, scripted.reply(RIGHT))
+    trial = go(transport, guard="default")
+    part = contents(transport.sent[rounds])[-1]["parts"][0]["functionResponse"]
+    assert part["response"] == ({} if "error" in response else search.web_search("same")) | response
+    assert [c.response for c in trial.called] == [search.web_search("same")] * min(rounds, 3)
 
 
 # --- turns --------------------------------------------------------------------------------------------------

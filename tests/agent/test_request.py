@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx2
 import pytest
 
 from gemlab import backends
 from gemlab.agent import loop, request
+from gemlab.agent.summaries import ASK
 from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.runs import donors, trace, trials
@@ -73,6 +75,27 @@ def test_any_takes_the_conversation_along_and_the_other_family_refuses_its_signa
 def test_a_fallback_that_fails_too_ends_the_trial():
     trial = run({"fallback": "any(gemini-3.5-flash-lite)"}, Fault("503", step=3, times=99))
     assert trial.outcome == "failed" and len(trial.steps) == 4
+
+
+def test_a_summary_that_failed_is_not_asked_for_in_the_conversation_that_begins_anew():
+    """What it was to stand for is no part of that conversation."""
+
+    class NoSummaries(httpx2.AsyncBaseTransport):
+        inner = httpx2.ASGITransport(backends.emulator(parameters=Parameters(0, 0, 0, 0)))
+
+        async def handle_async_request(self, request):
+            if "gemini-3.6-flash" in request.url.path and ASK.encode() in request.content:
+                return httpx2.Response(503, json={"error": {"code": 503, "message": "no", "status": "UNAVAILABLE"}})
+            return await self.inner.handle_async_request(request)
+
+    arm = {"name": "x", "fallback": "same_family(gemini-4-argon)", "pruning": "summarise(1)", "guard": "off"}
+    (spec,) = trials.plan([arm], "chain(6)", "gemini-3.6-flash", 1)
+    trial = asyncio.run(loop.run(backends.simulated(transport=NoSummaries()), spec))
+    failed = next(i for i, s in enumerate(trial.steps) if s.response is None)
+    assert trial.steps[failed].purpose == "summary"
+    anew = trial.steps[failed + 1]
+    assert anew.anew and anew.purpose == "answer" and anew.contents == [trial.received[0]]
+    assert trial.outcome == "completed"
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,18 @@ def test_an_equal_call_with_another_result_is_not_redundant(scripted, monkeypatc
     assert (row["calls"], row["redundant"]) == (4, 2)
 
 
+def test_what_a_tool_declares_as_polling_is_not_redundant(scripted):
+    def start(n):
+        return scripted.reply({"functionCall": {"name": "start_export", "args": {"table": "t"}, "id": f"s{n}"}})
+
+    def poll(n):
+        return scripted.reply({"functionCall": {"name": "get_export_state", "args": {"job": "t-1"}, "id": f"i{n}"}})
+
+    answers = [start(0), *[poll(n) for n in range(16)], scripted.reply({"text": "x"})]
+    trial, row = go(scripted(*answers), "polling", guard="off")
+    assert len(repeated(trial.called)) > 0 and (row["calls"], row["redundant"], row["refetch"]) == (17, 0, 0)
+
+
 def test_blocked_calls_and_notices_do_not_count(scripted):
     answers = [*[scripted.reply(call("same")) for _ in range(5)], scripted.reply({"text": "done"})]
     _, row = go(scripted(*answers), guard="default")
@@ -199,6 +211,11 @@ def test_the_pin_tells_match_difference_and_unknown(scripted, served, pin, named
     answers = [scripted.reply(call("a"), served=served[0]), scripted.reply({"text": "done"}, served=served[1])]
     _, row = go(scripted(*answers))
     assert row["pin"] is pin and row["served"] == named
+
+
+def test_the_pin_of_a_trial_that_nobody_answered_is_unknown(scripted, slept):
+    _, row = go(scripted((503, {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})))
+    assert (row["outcome"], row["answered"], row["served"]) == ("failed", 0, None) and row["pin"] is None
 
 
 def test_resends_are_counted_apart_from_requests(scripted, monkeypatch):

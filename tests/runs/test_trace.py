@@ -7,7 +7,9 @@ import pytest
 
 from gemlab import backends
 from gemlab.agent import loop, trial
+from gemlab.emulator.faults import Fault
 from gemlab.emulator.minds.scripted import Parameters
+from gemlab.measure import metrics
 from gemlab.runs import trace, trials
 from gemlab.wire.families import DEVELOPER
 
@@ -120,6 +122,43 @@ def test_no_key_and_no_header_gets_into_the_file(tmp_path, scripted):
         for secret in (key.lower(), "aiza", "x-goog", "user-agent", "authorization", "http://emulator"):
             assert secret not in text
     assert any(key in headers.values() for headers in seen), "the key was not sent at all"
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        {"transport": "stream", "guard": "default"},
+        {"history": "server_state"},
+        {"history": "server_state_stateless", "guard": "nudge_text"},
+        {"pruning": "summarise(1)"},
+        {"retry": "rebuild", "guard": "article"},
+        {"thinking": "off"},
+    ],
+    ids=str,
+)
+def test_what_is_read_is_what_was_written(arm):
+    app = backends.emulator(parameters=LOOPING, faults=[Fault("503", step=2)])
+    trial = asyncio.run(loop.run(backends.simulated(app), spec("chain(6,turns=2)", **arm)))
+    written = trace.of(trial, "sim", backends.SCRIPTED)
+    assert trace.load(json.loads(trace.dumps(written))) == written
+    assert [s.calls for s in written.steps] == [s.calls for s in trial.steps]
+    assert sum(s.resent for s in written.steps) > 0
+
+
+def test_a_request_that_never_went_out_is_kept_as_it_was_handed_over(tmp_path):
+    class Shut:
+        name, service, source = "shut", DEVELOPER, backends.Source("own", "nobody")
+
+        async def send(self, model, contents, settings, stream=False):
+            raise backends.Rejected(None, {}, None, "ValueError: no such setting")
+
+    trial = asyncio.run(loop.run(Shut(), spec()))
+    written = trace.of(trial, "shut", Shut.source)
+    (only,) = written.steps
+    assert only.request is None and only.contents == list(only.messages) != []
+    (tmp_path / "t.jsonl").write_text(trace.dumps(written))
+    assert trace.read(tmp_path / "t.jsonl") == [written] and written.requests == []
+    assert (written.outcome, written.source.label, metrics.row(written)["answered"]) == ("failed", "nobody", 0)
 
 
 # --- files --------------------------------------------------------------------------------------------------

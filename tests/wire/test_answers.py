@@ -53,6 +53,24 @@ def test_parallel_calls_of_a_stream_become_one_content():
     assert answer.content["parts"] == [signed, fc("b", id="2")]
 
 
+def test_a_stream_keeps_why_it_ended():
+    ended = {
+        "candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "Malformed function call: x("}]
+    }
+    last = {"candidates": [{}], "usageMetadata": {"promptTokenCount": 1}}
+    for chunks in ([chunk({"text": "Hi"}), ended], [ended, last]):
+        answer = answers.fold(chunks)
+        assert (answer.finish_reason, answer.message) == ("MALFORMED_FUNCTION_CALL", "Malformed function call: x(")
+
+
+def test_tokens_that_are_not_counted_are_none():
+    counts = {"promptTokenCount": 7, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 12}
+    counted = answers.read(chunk({"text": "Hi"}, usageMetadata=counts))
+    assert (counted.prompt_tokens, counted.output_tokens) == (7, 5)
+    silent = answers.read(chunk({"text": "Hi"}, usageMetadata={"promptTokenCount": None}))
+    assert (silent.prompt_tokens, silent.output_tokens) == (0, 0)
+
+
 def test_the_last_usage_of_a_stream_counts():
     bodies = [
         chunk({"text": "a"}, usageMetadata={"candidatesTokenCount": 1}, modelVersion="gemini-3-flash-preview"),
