@@ -13,8 +13,8 @@ from typing import Any
 from ..registry import BadInput, load_parts
 from ..studies.base import STUDIES
 from ..studies.parameters import json_only, of_kind
+from .shipped import HOME, NOTEBOOKS
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 _FIELDS = {"notebook", "study", "question", "parts", "parameters"}
 
 
@@ -36,7 +36,7 @@ def load(name: str) -> Experiment:
 
     Looks under the working directory first, then in the project. Raises BadInput.
     """
-    places = [Path(name)] if name.endswith(".toml") else [p / "experiments" / f"{name}.toml" for p in (Path(), ROOT)]
+    places = [Path(name)] if name.endswith(".toml") else [p / "experiments" / f"{name}.toml" for p in (Path(), HOME)]
     path = next((p for p in places if p.is_file()), None)
     if path is None:
         raise BadInput(f"no experiment {name!r}; known: {', '.join(known()) or 'none'}")
@@ -76,11 +76,11 @@ def _experiment(path: Path, found: Mapping[str, Any]) -> Experiment:
 
 def known() -> list[str]:
     """Return the names of the experiments that `load` finds by name."""
-    return sorted({p.stem for root in (Path(), ROOT) for p in (root / "experiments").glob("*.toml")})
+    return sorted({p.stem for root in (Path(), HOME) for p in (root / "experiments").glob("*.toml")})
 
 
 def _notebook(path: Path, name: str) -> Path:
-    places = [path.parent / name, path.parent.parent / "notebooks" / name, ROOT / "notebooks" / name]
+    places = [path.parent / name, path.parent.parent / "notebooks" / name, NOTEBOOKS / name]
     found = next((p for p in places if p.is_file()), None)
     if found is None:
         raise BadInput(f"{path}: no notebook {name!r} (looked in {', '.join(str(p.parent) for p in places)})")
