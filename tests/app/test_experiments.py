@@ -150,7 +150,8 @@ def test_a_file_may_name_a_study_and_parts_of_one_s_own(tmp_path):
 
 def test_a_notebook_names_its_study():
     assert experiments.load("signature_strict").study == "signature_ab"
-    assert all(experiments.load(name).study in STUDIES for name in experiments.known())
+    # The notebook on one's own parts makes several small comparisons, which no study is.
+    assert [name for name in experiments.known() if experiments.load(name).study not in STUDIES] == ["own_parts"]
 
 
 def test_an_unknown_experiment_names_the_known_ones():
