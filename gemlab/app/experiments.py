@@ -102,16 +102,24 @@ def defaults(notebook: Path) -> dict[str, Any]:
     tagged = [c for c in cells if "parameters" in c.get("metadata", {}).get("tags", [])]
     if len(tagged) != 1:
         raise BadInput(f"{notebook}: {len(tagged)} cells are tagged parameters, it has to be one")
-    found = {}
-    lines: list[Any] = ast.parse("".join(tagged[0]["source"])).body
-    for line in lines:
-        target = line.target if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [None])[0]
-        try:
-            found[target.id] = ast.literal_eval(line.value)
-        except (AttributeError, ValueError):
-            text = f"{notebook}: the parameters cell may only hold literals: {ast.unparse(line)}"
-            raise BadInput(text) from None
-    return found
+    try:
+        return dict(_literal(line) for line in ast.parse("".join(tagged[0]["source"])).body)
+    except (SyntaxError, ValueError) as error:
+        raise BadInput(f"{notebook}: the parameters cell may only hold literals: {error}") from None
+
+
+def _literal(line: ast.stmt) -> tuple[str, Any]:
+    """Return the name and the value that a line assigns; raises ValueError where it does anything else."""
+    if not isinstance(line, ast.AnnAssign | ast.Assign):
+        raise ValueError(ast.unparse(line))
+    target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
+    value = line.value
+    if not isinstance(target, ast.Name) or value is None:
+        raise ValueError(ast.unparse(line))
+    try:
+        return target.id, ast.literal_eval(value)
+    except ValueError:
+        raise ValueError(ast.unparse(line)) from None
 
 
 def override(text: str, known: Mapping[str, Any]) -> tuple[str, Any]:
