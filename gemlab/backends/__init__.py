@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ..registry import Kind, bind, first_line
 from . import language, minds
 from .api import gemini
-from .client import ClientBackend, sdk_client
-from .emulated import embedded, emulator, simulated
+from .client import ClientBackend, embedded, sdk_client
+from .emulated import emulator, simulated
 from .inprocess import StreamingASGITransport
 from .seam import (
     API,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from ..registry import BadInput
+from ..wire.families import DEVELOPER
 from .seam import ApiFailure, Exchange, Refused, Rejected, Settings, Source, Unavailable
 from .wiretap import Pools, Recorder, Taken, taking
 
@@ -200,6 +201,15 @@ def _exchange(taken: Taken, stream: bool) -> Exchange:
     if not isinstance(body, dict):  # a proxy's page, or a cut answer
         raise Unavailable(None, {}, json.loads(taken.request), "unreadable answer")
     return Exchange(json.loads(taken.request), body)
+
+
+def embedded(name: str, transport: httpx2.AsyncBaseTransport, source: Source, pools: Any = None) -> ClientBackend:
+    """Return a backend over an emulator's transport; `source` says what stands behind it.
+
+    `pools`: what holds connections of its own by event loop, closed by its `aclose` when a run is over.
+    """
+    client = sdk_client(transport, api_key="emulator", base_url="http://emulator")
+    return ClientBackend(name, client, DEVELOPER, source, pools)
 
 
 def sdk_client(transport: httpx2.AsyncBaseTransport, base_url: str | None, **options: Any) -> genai.Client:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from ..wire.families import DEVELOPER
 from . import minds
-from .client import ClientBackend, sdk_client
+from .client import ClientBackend, embedded
 from .inprocess import StreamingASGITransport
 from .seam import SCRIPTED, Source
 
@@ -23,15 +22,6 @@ def simulated(
     if transport is None:
         transport = StreamingASGITransport(app if app is not None else emulator())
     return embedded("sim", transport, source)
-
-
-def embedded(name: str, transport: httpx2.AsyncBaseTransport, source: Source, pools: Any = None) -> ClientBackend:
-    """Return a backend over an emulator's transport; `source` says what stands behind it.
-
-    `pools`: what holds connections of its own by event loop, closed by its `aclose` when a run is over.
-    """
-    client = sdk_client(transport, api_key="emulator", base_url="http://emulator")
-    return ClientBackend(name, client, DEVELOPER, source, pools)
 
 
 def emulator(mind: str = "scripted", parameters: Parameters | None = None, **options: Any) -> Any:

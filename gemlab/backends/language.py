@@ -6,7 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from . import gguf, weights
-from .emulated import embedded
+from .client import embedded
 from .inprocess import StreamingASGITransport
 from .seam import Source
 

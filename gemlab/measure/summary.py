@@ -5,19 +5,35 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from . import tables
-
-if TYPE_CHECKING:
-    from .findings import Findings
+from . import tables as cells
+from .subject import Note, Subject
 
 SCHEMA = 1
 
 
-def of(findings: Findings) -> dict[str, Any]:
+class Summarised(Protocol):
+    """What a summary is made of: the fields of `Findings`."""
+
+    experiment: str
+    study: str
+    question: str
+    subject: Subject
+    parameters: Mapping[str, Any]
+    arms: Mapping[str, Any]
+    comparisons: Sequence[Mapping[str, Any]]
+
+    @property
+    def tables(self) -> Mapping[str, Any]: ...
+    def shown(self) -> list[cells.Cells]: ...
+    def reading(self) -> list[str]: ...
+    def notes(self) -> list[Note]: ...
+
+
+def of(findings: Summarised) -> dict[str, Any]:
     """Return the summary as JSON values: the same keys for every study, NaN as null, six significant digits.
 
     `tables`: numbers, one object a row; `shown`: the first table as people read it.
@@ -77,5 +93,5 @@ def text(summary: Mapping[str, Any]) -> str:
     rows, said = summary["shown"], summary["reading"]
     # A reading ends with the caveats already.
     beside = [note for note in summary["notes"] if note not in said]
-    parts = [tables.text(rows) if rows else "", "\n".join(f"- {line}" for line in said), "\n".join(beside)]
+    parts = [cells.text(rows) if rows else "", "\n".join(f"- {line}" for line in said), "\n".join(beside)]
     return "\n\n".join(part for part in parts if part)

@@ -36,5 +36,5 @@ def test_the_trace_keeps_every_chunk(tmp_path):
 
 
 def test_an_unknown_transport_is_refused():
-    with pytest.raises(ValueError, match="unknown transport"):
+    with pytest.raises(ValueError, match="transport: input should be 'unary' or 'stream', not 'pigeon'"):
         trials.arm({"name": "x", "transport": "pigeon"})
