@@ -120,7 +120,9 @@ def _shown(trial: Trial, steps: Sequence[Step], again: bool = False) -> list[Con
     contents = views.received(steps)
     if trial.spec.arm.retry == "rebuild":
         contents = _rebuilt(contents, steps, again)
-    return history.get(trial.spec.arm.history, trial.donor)(history.closed(contents))
+    # A call that a guard left unanswered is to be seen by the API so.
+    closed = contents if any(step.unanswered for step in steps) else history.closed(contents)
+    return history.get(trial.spec.arm.history, trial.donor)(closed)
 
 
 def _rebuilt(contents: list[Content], steps: Sequence[Step], again: bool) -> list[Content]:

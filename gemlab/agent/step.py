@@ -55,8 +55,8 @@ class Step:
     client where nothing went out. `request`, `response`: the bodies as on the wire (a stream's chunks as a list), None
     where there was none. `failures`: what failed, in order. `covers`: how many whole steps the answer stands for, as a
     summary; 0 where it is no summary. `final`: a text was asked for, calls forbidden. `kept`: the answer stands in the
-    history. `results`: the bodies of the responses to the calls in order, as the model got them. `verdicts`: what
-    guards said of the calls.
+    history. `results`: the bodies of the responses to the calls in order, as the model got them, those included that a
+    guard left unsent. `verdicts`: what guards said of the calls.
     """
 
     model: str
@@ -145,8 +145,13 @@ class Step:
 
     @property
     def nudge(self) -> str:
-        """The user's text with which guards nudged after the responses; empty where they did not."""
-        return " ".join(v.text for v in self.verdicts if v.kind == "nudge" and v.place == "user_text")
+        """The user's text with which guards nudged after the responses or in their place; empty where they did not."""
+        return " ".join(v.text for v in self.verdicts if v.kind == "nudge" and v.place != "response")
+
+    @property
+    def unanswered(self) -> frozenset[int]:
+        """The indices of the calls whose responses a guard left out, to nudge by a text instead."""
+        return frozenset(v.call or 0 for v in self.verdicts if v.kind == "nudge" and v.place == "unanswered")
 
     def round(self, identities: Mapping[str, Identity]) -> Round:
         """Return the step as guards see it, given what tools declare about their calls."""
@@ -167,13 +172,21 @@ class Step:
     # --- the history ----------------------------------------------------------------------------------------
 
     @cached_property
-    def after(self) -> tuple[Content, ...]:
-        """The user's contents after the answer: the responses to its calls, and a nudge."""
+    def responses(self) -> tuple[Content, ...]:
+        """The user's content with the responses to all its calls, also to those left unanswered; none without calls."""
         if not self.results or self.content is None:
             return ()
         pairs = zip(wire.calls(self.content), self.results, strict=True)
-        responses: Content = {"role": "user", "parts": [history.response_part(c, r) for c, r in pairs]}
-        return (responses, user(self.nudge)) if self.nudge else (responses,)
+        return ({"role": "user", "parts": [history.response_part(c, r) for c, r in pairs]},)
+
+    @cached_property
+    def after(self) -> tuple[Content, ...]:
+        """The user's contents after the answer: the responses to its calls, and a nudge."""
+        sent = self.responses
+        if self.unanswered:
+            left = [[p for i, p in enumerate(c["parts"]) if i not in self.unanswered] for c in sent]
+            sent = tuple({"role": "user", "parts": parts} for parts in left if parts)
+        return (*sent, user(self.nudge)) if self.nudge else sent
 
     @property
     def received(self) -> tuple[Content, ...]:

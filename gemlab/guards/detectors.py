@@ -72,17 +72,28 @@ class Repetition:
 
 @dataclass(frozen=True)
 class Stall:
-    """How many rounds in a row gave the same results though calls may differ; trivial results are skipped."""
+    """How many rounds in a row gave the same results though calls may differ; trivial results are skipped.
+
+    So are brief ones, as long as the calls differ: six edits that each answer "Edited." are six steps forward. They
+    count where a call comes back within the streak, and always with `brief`.
+    """
+
+    brief: bool = False
 
     def levels(self, seen: Iterable[Seen]) -> Levels:
         newest, streak = None, 0
-        for one in seen:
-            if one.stall is None:
+        past: set[Hashable] = set()
+        for now in seen:
+            if now.stall is None:
                 yield None
                 continue
-            streak = streak + 1 if one.stall == newest else 1
-            newest = one.stall
-            yield streak
+            calls = {key for key, _ in now.calls}
+            if now.stall != newest:
+                newest, streak, past = now.stall, 0, set()
+            progress = streak > 0 and now.brief and not self.brief and past.isdisjoint(calls)
+            past |= calls
+            streak += not progress
+            yield None if progress else streak
 
 
 @dataclass(frozen=True)
@@ -131,6 +142,20 @@ class Errors:
                 streaks[tool] = (newest, count)
                 level = max(level, count)
             yield level
+
+
+@dataclass(frozen=True)
+class Failures:
+    """In how many rounds in a row every call failed, whichever the tools and whatever the errors say."""
+
+    def levels(self, seen: Iterable[Seen]) -> Levels:
+        streak = 0
+        for now in seen:
+            if not now.errors:
+                yield None
+                continue
+            streak = streak + 1 if all(error is not None for _, error in now.errors) else 0
+            yield streak
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +16,23 @@ class Identity:
 
     `volatile_args`, `volatile_results`: fields that change although nothing else does (request ids, durations),
     as dotted paths; lists on the way are entered. `polling`: repeating a call is how the tool is used, so its
-    repetitions do not count. `of_args`, `of_result`: fingerprints of its own, any JSON value.
+    repetitions do not count. `acknowledges`: its results only say that a call was done, so that different calls with
+    the same one are progress, however long it is. `of_args`, `of_result`: fingerprints of its own, any JSON value.
     """
 
     volatile_args: tuple[str, ...] = ()
     volatile_results: tuple[str, ...] = ()
     polling: bool = False
+    acknowledges: bool = False
     of_args: Callable[[Any], Any] | None = None
     of_result: Callable[[Any], Any] | None = None
 
 
 Identities = Mapping[str, Identity]
 _PLAIN = Identity()
+# Up to so many characters a result is no evidence that different calls are stuck. Measured over all recorded sets: the
+# usual acknowledgements fit in, and with more room `default` would lose runs that fail on a short "did not pass".
+BRIEF = 40
 
 
 def call_print(name: str, args: Any, identities: Identities) -> tuple[str, str]:
@@ -50,6 +56,24 @@ def result_print(name: str, result: Any, identities: Identities) -> str | None:
 def is_polling(name: str, identities: Identities) -> bool:
     """Tell whether the tool declares that its calls repeat by design."""
     return identities.get(name, _PLAIN).polling
+
+
+def is_brief(name: str, result: Any, identities: Identities) -> bool:
+    """Tell whether different calls may well give this result in turn: an acknowledgement, a count, yes or no.
+
+    So it is where the tool declares that it acknowledges, or where the result is short and lists nothing: what it says
+    is then little against what the calls' own arguments say. A list, however short, is what a call asked for.
+    """
+    return identities.get(name, _PLAIN).acknowledges or _length(result) <= BRIEF
+
+
+def _length(value: Any) -> float:
+    """Return the characters of all values in a result; infinite where a list in it has items."""
+    if isinstance(value, dict):
+        return sum(map(_length, value.values()))
+    if isinstance(value, list | tuple):
+        return math.inf if value else 0
+    return 0 if value is None else len(value.strip() if isinstance(value, str) else str(value))
 
 
 def is_trivial(result: Any) -> bool:

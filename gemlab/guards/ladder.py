@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 from .rounds import Place, Round, Seen, Verdict
 
@@ -21,6 +21,10 @@ class Guard(Protocol):
 class Ladder:
     """How a guard goes up: `nudge` first or not, and where (`place`); then `patience` further rounds that still
     repeat (blocked ones where the guard blocks); then `last`: a forced final answer, or the end of the run.
+
+    Places: in the `response` to the call; as a `user_text` after the responses; or `unanswered`, the user text with
+    the call's response left out, as loops do that go on with a text instead of the result. The API refuses such a
+    history, and the run is over: the place is there to see that.
     """
 
     nudge: bool = True
@@ -31,8 +35,8 @@ class Ladder:
     def __post_init__(self) -> None:
         if self.patience < 1:
             raise ValueError(f"Ladder.patience is {self.patience}: it has to be at least 1")
-        if self.place not in ("response", "user_text") or self.last not in ("finish", "stop"):
-            raise ValueError(f"{self}: place is response or user_text, last is finish or stop")
+        if self.place not in get_args(Place) or self.last not in ("finish", "stop"):
+            raise ValueError(f"{self}: place is response, user_text or unanswered, last is finish or stop")
 
 
 # Known systems end a run where their rule fires.

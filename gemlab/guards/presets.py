@@ -1,4 +1,4 @@
-"""Guards by name. The figures are of 2,070 successful runs and 27 that hit a cap of 20 steps, replayed.
+"""Guards by name. The figures are of 2,070 successful runs and 27 that hit a cap of 20 steps, replayed, if not said.
 
 That a rule fires on a successful run is no harm by itself where it only nudges: `default` and `nudge_text` give
 way before they end anything, `article` too; the others are the bare rules of known systems and stop at once. The
@@ -8,6 +8,7 @@ article's rules and those of known systems hear nothing of what tools declare.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Annotated, TypeAlias
 
 from annotated_types import Ge
@@ -15,7 +16,16 @@ from annotated_types import Ge
 from ..registry import BadInput, Kind, bind
 from .ladder import STOP, Guard, Ladder
 from .policy import Guards
-from .rules import Cycle, EmptyAnswer, RepeatedCall, RepeatedError, ResultStall, TurnBudget
+from .rules import (
+    Cycle,
+    EmptyAnswer,
+    FailuresInARow,
+    RepeatedCall,
+    RepeatedError,
+    ResultStall,
+    TurnBudget,
+    UnknownTool,
+)
 
 AtLeast1: TypeAlias = Annotated[int, Ge(1)]
 
@@ -42,6 +52,7 @@ def together(guard: Guards | Guard | Iterable[Guard]) -> Guards:
 # --- ours -----------------------------------------------------------------------------------------------------
 
 _TEXT = Ladder(place="user_text")
+_UNANSWERED = Ladder(place="unanswered")
 
 
 @GUARDS.register
@@ -58,25 +69,44 @@ def budget() -> Guards:
 
 @GUARDS.register
 def article() -> Guards:
-    """The article's three rules; its nudge is a text of the user. Fires on 224 successful runs (10.8%), 27 of 27."""
-    return Guards((TurnBudget(10), RepeatedCall(3, _TEXT, by="args"), ResultStall(3, _TEXT)), declared=False)
+    """The article's rules, 8 rounds; its nudge a text of the user. Fires on 224 successful runs (10.8%), 27 of 27."""
+    return _article(_TEXT)
+
+
+def _article(ladder: Ladder) -> Guards:
+    return Guards(
+        (TurnBudget(8), RepeatedCall(3, ladder, by="args"), ResultStall(3, ladder, brief=True)), declared=False
+    )
 
 
 @GUARDS.register
 def default() -> Guards:
-    """Repeated call and result, stalled results, repeated errors, empty answers, 50 rounds; nudges first.
+    """Repeated calls and results, failures in a row, unknown tools, empty answers, 50 rounds; nudges before it ends.
 
-    With the result 30 successful runs (1.4%) and 26 of 27; the stall by rounds 3. A cap of 50 rounds loses 1.6% of
-    the successes of 39 models, one of 30 loses 12%.
+    Of 6,618 successful recorded runs it nudges 61 (0.9%), and would end 16 (0.2%) if they went on as they did; of 9,325
+    that hit a cap of steps 6,497 (70%) and 5,875 (63%): `replay.thresholds.verdicts(runs)`, by data set in its test.
+    A cap of 50 rounds loses 1.6% of the successes of 39 models, one of 30 loses 12%.
     """
-    return Guards((TurnBudget(50), RepeatedCall(3), ResultStall(3), RepeatedError(4), EmptyAnswer(2)))
+    return _default(Ladder())
 
 
 @GUARDS.register
 def nudge_text() -> Guards:
     """As `default`, with its nudges as texts of the user."""
-    watches = RepeatedCall(3, _TEXT), ResultStall(3, _TEXT), RepeatedError(4, _TEXT)
-    return Guards((TurnBudget(50), *watches, EmptyAnswer(2)))
+    return _default(_TEXT)
+
+
+@GUARDS.register
+def article_unanswered() -> Guards:
+    """As `article`, its nudge to the letter: in place of the call's response, which the API refuses."""
+    return _article(_UNANSWERED)
+
+
+def _default(ladder: Ladder) -> Guards:
+    failures = FailuresInARow(5, replace(ladder, patience=3))
+    stuck = RepeatedCall(3, ladder), ResultStall(3, ladder)
+    failing = RepeatedError(4, ladder), failures, UnknownTool(3, ladder)
+    return Guards((TurnBudget(50), *stuck, *failing, EmptyAnswer(2)))
 
 
 # --- rules of known systems, for comparison: successful runs stopped, capped runs caught -----------------------
@@ -138,6 +168,6 @@ def cap_20() -> Guards:
 
 # Those that take no argument, in order.
 PRESETS = (
-    "off", "budget", "article", "default", "nudge_text", "args_4", "args_5", "consecutive_3", "period_5",
-    "pairs_4_in_20", "cap_10", "cap_15", "cap_20",
+    "off", "budget", "article", "default", "nudge_text", "article_unanswered", "args_4", "args_5", "consecutive_3",
+    "period_5", "pairs_4_in_20", "cap_10", "cap_15", "cap_20",
 )  # fmt: skip

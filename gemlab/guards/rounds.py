@@ -9,18 +9,19 @@ from typing import Any, Literal, NamedTuple
 
 from ..wire import contents as wire
 from . import fingerprints
-from .fingerprints import Identity, is_trivial
+from .fingerprints import Identity, is_brief, is_trivial
 
 Kind = Literal["nudge", "block", "finish", "stop"]
-Place = Literal["response", "user_text"]
+Place = Literal["response", "user_text", "unanswered"]
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What a guard says. `call`: index of the offending call in its round, None for the round as a whole.
 
-    `nudge`: a notice, inside the response or as a user text after it (`place`); `block`: a synthetic error in
-    place of the result; `finish`: one forced final answer; `stop`: the run ends with the reason.
+    `nudge`: a notice, inside the response, as a user text after it, or as one in place of it, the call left unanswered
+    (`place`); `block`: a synthetic error in place of the result; `finish`: one forced final answer; `stop`: the run
+    ends with the reason.
     """
 
     kind: Kind
@@ -39,11 +40,13 @@ class Seen(NamedTuple):
     """A round as guards compare it; fingerprints are any hashable values.
 
     `calls`: (call, result) of each call that may count as a repetition, result None where unknown. `stall`: all
-    results together, None where they are trivial or unknown. `errors`: (tool, its error or None) by call.
+    results together, None where they are trivial or unknown. `brief`: none of them failed, and all say so little that
+    different calls may well give the same. `errors`: (tool, its error or None) by call with a known result.
     """
 
     calls: tuple[tuple[Hashable, Hashable | None], ...]
     stall: Hashable | None
+    brief: bool
     errors: tuple[tuple[str, Hashable | None], ...]
     unknown: int
     empty: str
@@ -83,11 +86,12 @@ class Round:
         prints = [fingerprints.result_print(n, r, self.identities) for n, r in zip(names, results, strict=True)]
         counted = [i for i, name in enumerate(names) if not fingerprints.is_polling(name, self.identities)]
         failed = self.failed or [wire.is_error(r) for r in results]
-        known = [(p, wire.without_notice(results[i])) for i in counted if (p := prints[i]) is not None]
-        telling = sorted({p for p, result in known if not is_trivial(result)})
+        known = [(i, p, wire.without_notice(results[i])) for i in counted if (p := prints[i]) is not None]
+        telling = sorted({p for _, p, result in known if not is_trivial(result)})
         return Seen(
             tuple((self.keys[i], prints[i]) for i in counted),
             tuple(telling) or None,
+            all(not failed[i] and is_brief(names[i], result, self.identities) for i, _, result in known),
             tuple((n, p if bad else None) for n, p, bad in zip(names, prints, failed, strict=True) if p is not None),
             len(self.unknown),
             self.empty,

@@ -103,16 +103,20 @@ _BLOCKED = "Not executed: the same call again. Use the result you have, call ano
 
 @dataclass(frozen=True)
 class ResultStall(Watch):
-    """`limit` rounds in a row with the same results though calls may differ; trivial results are skipped."""
+    """`limit` rounds in a row with the same results though calls may differ; trivial ones, acknowledgements skipped.
+
+    `brief`: let short results of different calls count too, as an acknowledgement or a number is.
+    """
 
     limit: int = 3
+    brief: bool = False
     reason: ClassVar[str] = "result_stall"
     nudge: ClassVar[str] = "The last results are all the same. Try something else, or answer from what you have."
     ending: ClassVar[str] = "The results have not changed."
 
     @property
     def rule(self) -> detectors.Stall:
-        return detectors.Stall()
+        return detectors.Stall(self.brief)
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,25 @@ class RepeatedError(Watch):
     @property
     def rule(self) -> detectors.Errors:
         return detectors.Errors()
+
+
+# Other calls are tried after the nudge, which may take some rounds: at 2 it ends five healthy recorded runs more.
+_PATIENT = Ladder(patience=3)
+
+
+@dataclass(frozen=True)
+class FailuresInARow(Watch):
+    """`limit` rounds in a row in which every call failed, whichever the tools and whatever the errors say."""
+
+    limit: int = 5
+    ladder: Ladder = _PATIENT
+    reason: ClassVar[str] = "failures"
+    nudge: ClassVar[str] = "The last calls have all failed. Go by what the errors say, try another way, or answer."
+    ending: ClassVar[str] = "The calls keep failing."
+
+    @property
+    def rule(self) -> detectors.Failures:
+        return detectors.Failures()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..guards import Cycle, EmptyAnswer, Guards, RepeatedCall, RepeatedError, ResultStall, TurnBudget, UnknownTool
+from ..guards import (
+    Cycle,
+    EmptyAnswer,
+    FailuresInARow,
+    Guards,
+    RepeatedCall,
+    RepeatedError,
+    ResultStall,
+    TurnBudget,
+    UnknownTool,
+)
 from ..guards.ladder import Watch
 from ..guards.rounds import Round, Seen, Verdict
 from ..registry import Kind, bind
@@ -32,6 +42,7 @@ for _name, _rule in {
     "stall": ResultStall(),
     "cycle": Cycle(),
     "error": RepeatedError(),
+    "failures": FailuresInARow(),
     "unknown_tool": UnknownTool(),
     "empty": EmptyAnswer(),
     "rounds": TurnBudget(),
@@ -130,14 +141,17 @@ def first_fires(turns: Iterable[Sequence[Seen]], rule: Watch, thresholds: Sequen
 def live(run: Run, guard: Guards) -> list[tuple[int, Verdict]]:
     """Run live guards over a recorded run as they would watch it; return what they say by round of the run.
 
-    Nothing they say is acted on, so what follows the first verdict is a run that did not happen.
+    The run goes on as recorded whatever they say, only that a call which they block has no result. So what follows the
+    first verdict did not happen: that they end a run means that it was to go on just so after their nudge.
     """
-    said, step = [], 0
+    said: list[tuple[int, Verdict]] = []
+    step = 0
     for turn in run.turns:
         past: list[Round] = []
-        for one in turn:
-            past.append(one)
-            said += [(step, verdict) for verdict in guard.after(past)]
+        for now in turn:
+            before = tuple(guard.before([*past, now]).values())
+            past.append(replace(now, verdicts=before) if before else now)
+            said += [(step, verdict) for verdict in (*before, *guard.after(past))]
             step += 1
     return said
 

@@ -7,17 +7,20 @@ failing ones. Intervals are Wilson's, 95%.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from .. import stats
+from ..guards import Guards
 from ..guards.ladder import Watch
 from ..guards.presets import PRESETS, get
+from ..guards.rounds import Round
 from ..measure.tables import Cells, each
-from .firing import NEVER, Fires, Indexed, first_fires, index
+from .firing import NEVER, Fires, Indexed, first_fires, index, live
 from .importers.base import Run
 
 ALL = "all"
@@ -185,11 +188,50 @@ def presets(runs: Sequence[Run], names: Sequence[str] | None = None) -> pd.DataF
         indexed = heard if guard.declared else deaf
         row: dict[str, object] = {"preset": name}
         for which in ("any", "detectors"):
-            members = [g for g in guard.members if which == "any" or g.reason != "max_steps"]
-            fired = np.array([_says_anything(run, members) for run in indexed], bool)
+            watches = [g for g in guard.members if isinstance(g, Watch)]
+            counted = [g for g in watches if which == "any" or g.reason != "max_steps"]
+            fired = np.array([_says_anything(run, counted) for run in indexed], np.bool_)
             row |= {f"{kind} {which}": int(fired[labels == kind].sum()) for kind in ("healthy", "capped", "failing")}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def verdicts(runs: Sequence[Run], names: Sequence[str] = ("default",)) -> pd.DataFrame:
+    """Replay whole presets live; return one row a preset and data set, and under `all` for all of them.
+
+    `healthy`, `capped`, `failing`: runs of that kind; `… nudged`, `… ended`: those that it speaks to, and those that it
+    ends because they go on as recorded all the same (see firing.live). Presets that only end have no nudged ones.
+    """
+    heard, deaf = index(runs), index(runs, declared=False)
+    rows: list[dict[str, object]] = []
+    for name in names:
+        guard = get(name)
+        counts: dict[str, Counter[str]] = {}
+        for i, run in enumerate(runs):
+            said = _kinds(run, (heard if guard.declared else deaf)[i], guard)
+            words = [heard[i].label, *(f"{heard[i].label} {word}" for word in said)]
+            for source in dict.fromkeys((run.source, ALL)):
+                counts.setdefault(source, Counter()).update(words)
+        columns = [f"{label}{word}" for label in ("healthy", "capped", "failing") for word in ("", " nudged", " ended")]
+        rows += [
+            {"preset": name, "data set": source, **{column: counts[source][column] for column in columns}}
+            for source in sorted(counts, key=lambda source: (source == ALL, source))
+        ]
+    return pd.DataFrame(rows)
+
+
+def _kinds(run: Run, indexed: Indexed, guard: Guards) -> set[str]:
+    """Return whether a guard nudges and ends a run: replayed live where it says anything, which is quick to tell."""
+    watches = [g for g in guard.members if isinstance(g, Watch)]
+    if len(watches) == len(guard.members) and not _says_anything(indexed, watches):
+        return set()
+    heard = run if guard.declared else replace(run, turns=tuple(_undeclared(turn) for turn in run.turns))
+    kinds = {verdict.kind for _, verdict in live(heard, guard)}
+    return {word for word, own in (("nudged", {"nudge"}), ("ended", {"finish", "stop"})) if kinds & own}
+
+
+def _undeclared(turn: Sequence[Round]) -> tuple[Round, ...]:
+    return tuple([replace(r, identities={}) for r in turn])
 
 
 def _says_anything(run: Indexed, members: Sequence[Watch]) -> bool:

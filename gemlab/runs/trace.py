@@ -243,7 +243,7 @@ def _packed(step: Step, pool: _Pool, config: dict[str, Any]) -> dict[str, Any]:
         "covers": step.covers,
         "final": step.final,
         "kept": step.kept,
-        "responses": [pool.index(c) for c in step.after[:1]],
+        "responses": [pool.index(c) for c in step.responses],
         "verdicts": [dict(vars(v)) for v in step.verdicts],
     }
     kept = {k: v for k, v in (record | optional).items() if v or k in ("contents", "changed", "model")}
@@ -307,6 +307,7 @@ def _identity(record: Mapping[str, Any]) -> Identity:
         tuple(record.get("volatile_args", ())),
         tuple(record.get("volatile_results", ())),
         record.get("polling", False),
+        record.get("acknowledges", False),
     )
 
 

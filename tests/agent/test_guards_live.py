@@ -9,7 +9,8 @@ from gemlab import backends
 from gemlab.agent import loop
 from gemlab.emulator.minds.scripted import Parameters
 from gemlab.guards import Cycle, RepeatedCall, TurnBudget, presets
-from gemlab.runs import trials
+from gemlab.measure import metrics
+from gemlab.runs import trace, trials
 from gemlab.wire import contents as wire
 from gemlab.wire import families, rules
 
@@ -76,7 +77,11 @@ def kinds_of(preset):
     return {ladder.last for ladder in ladders}
 
 
-@pytest.mark.parametrize("preset", presets.PRESETS)
+# It is there to be refused.
+LETTER = "article_unanswered"
+
+
+@pytest.mark.parametrize("preset", [name for name in presets.PRESETS if name != LETTER])
 @pytest.mark.parametrize("task", ["ecpm", "search"])
 def test_no_preset_makes_a_request_that_is_refused(preset, task):
     stubborn = Parameters(repeat=0.97, quit=0.0, heed=0.0)
@@ -105,6 +110,36 @@ def test_a_nudge_as_user_text_follows_the_responses(scripted):
     assert "notice" not in responded["parts"][0]["functionResponse"]["response"]
     assert said["role"] == "user" and "by arguments alone" in said["parts"][0]["text"]
     assert [v.place for v in trial.rounds[2].verdicts] == ["user_text", "user_text"]
+
+
+@pytest.mark.parametrize("history", ["preserve", "server_state", "server_state_stateless"])
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.8-flash"])
+def test_the_api_refuses_a_nudge_that_leaves_a_call_unanswered(model, history):
+    stubborn = Parameters(repeat=0.97, quit=0.0, heed=0.0)
+    arms = [{"name": name, "guard": name, "history": history} for name in (LETTER, "article")]
+    specs = trials.plan(arms, "search", model, 1)
+    letter, lenient = (
+        asyncio.run(loop.run(backends.simulated(backends.emulator(parameters=stubborn)), s)) for s in specs
+    )
+    assert letter.outcome == "refused" and "function" in letter.detail
+    assert lenient.outcome == "unfinished" or lenient.answer
+    # Up to the nudge both are the same; then the one goes out without the response.
+    assert [s.results for s in letter.steps[:-1]] == [s.results for s in lenient.steps[: len(letter.steps) - 1]]
+    *_, called, said = letter.received
+    assert wire.calls(called) and said["role"] == "user" and "arguments" in said["parts"][0]["text"]
+    assert metrics.row(trace.of(letter, "sim", backends.SCRIPTED))["calls"] == len(letter.called) == 3
+    packed = trace.of(letter, "sim", backends.SCRIPTED)
+    assert trace.load(json.loads(trace.dumps(packed))) == packed
+
+
+def test_of_a_batch_only_the_call_that_repeats_is_left_unanswered(scripted):
+    batches = [scripted.reply(call(f"s{n}", "same"), call(f"o{n}", f"other {n}")) for n in range(3)]
+    transport = scripted(*batches, scripted.reply({"text": "done"}))
+    trial = go(transport, LETTER)
+    *_, responded, said = json.loads(transport.sent[3])["contents"]
+    assert [p["functionResponse"]["id"] for p in responded["parts"]] == ["o2"]
+    assert said["parts"] == [{"text": trial.steps[2].nudge}] and len(trial.called) == 6
+    assert trial.steps[2].unanswered == {0} and trial.steps[1].unanswered == frozenset()
 
 
 def test_the_forced_answer_is_asked_with_the_question(scripted):

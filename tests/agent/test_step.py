@@ -7,7 +7,7 @@ import dataclasses
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gemlab import backends
@@ -29,6 +29,7 @@ def call(draw):
     return {**part, **({"thoughtSignature": signature} if signature else {})}
 
 
+LOOP = {"functionCall": {"name": "web_search", "args": {"query": "a"}, "id": "i"}}
 THOUGHT = {"text": "hm", "thought": True}
 ANSWERS = st.one_of(
     st.lists(call(), min_size=1, max_size=3).map(lambda parts: (parts, "STOP")),
@@ -69,6 +70,7 @@ def test_the_views_agree_with_the_wire(scripted, slept):
 
     @settings(max_examples=150, deadline=None)
     @given(st.lists(ANSWERS, max_size=9), st.sampled_from(ARMS))
+    @example([([LOOP], "STOP")] * 5, {"guard": "default"})
     def check(answers, arm):
         trial, wire = played(scripted, answers, arm)
         answered = [(request, body) for request, status, body in wire if status == 200]

@@ -7,6 +7,7 @@ from gemlab.guards import (
     CostBudget,
     Cycle,
     EmptyAnswer,
+    FailuresInARow,
     Guards,
     RepeatedCall,
     RepeatedError,
@@ -25,7 +26,8 @@ def play(guard, rounds, identities=None, **facts):
     history, said = [], []
     for calls in rounds:
         now = Round(tuple((name, args) for name, args, _ in calls), identities=identities or {}, **facts)
-        before = tuple(guard.before([*history, now]))
+        judged = guard.before([*history, now])
+        before = tuple(judged.values() if isinstance(judged, dict) else judged)
         blocked = {v.call for v in before if v.kind == "block"}
         results = tuple({"error": "blocked"} if i in blocked else c[2] for i, c in enumerate(calls))
         now = replace(now, results=results, verdicts=before)
@@ -130,7 +132,48 @@ def test_trivial_results_are_no_stall(nothing):
 
 @pytest.mark.parametrize("something", [0, 1, 1.0, False, "no", [0], {"count": 1}, {"a": "ok", "b": "ok"}])
 def test_other_results_can_stall(something):
-    assert play(ResultStall(3), [alone("set", something, n=n) for n in range(3)]) == ". . n"
+    rounds = [alone("set", something, n=n) for n in range(3)]
+    assert play(ResultStall(3, brief=True), rounds) == ". . n"
+    assert play(ResultStall(3), rounds) == (". . n" if something == [0] else ". . .")
+    assert play(ResultStall(3), [alone("set", something)] * 3) == ". . n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"output": "Edited."},
+        {"result": "File saved"},
+        {"status": "success", "rows": 1},
+        {"stdout": "", "stderr": "", "exit_code": 0},
+        "The file has been updated successfully.",
+        {"result": "x" * 40},
+    ],
+)
+def test_different_calls_that_are_all_acknowledged_are_progress(said):
+    edits = [alone("edit", said, file=f"f{n}.py", new=f"b{n}") for n in range(12)]
+    assert play(ResultStall(2), edits) == " ".join(["."] * 12)
+    # Not so where an edit comes back: then it is no step forward.
+    assert play(ResultStall(2), [*edits[:3], edits[1], edits[1]]) == ". . . n ."
+    assert play(ResultStall(2), [*edits[:3], edits[3] + edits[0]]) == ". . . n"
+
+
+@pytest.mark.parametrize("said", ["y" * 41, {"a": "y" * 30, "b": "y" * 11}, ["x"], {"hits": [{"id": 1}]}])
+def test_different_calls_with_one_content_are_a_stall(said):
+    assert play(ResultStall(3), [alone("search", said, q=n) for n in range(3)]) == ". . n"
+
+
+def test_an_error_is_no_acknowledgement():
+    assert play(ResultStall(3), [alone("set", {"error": "no"}, n=n) for n in range(3)]) == ". . n"
+    assert play(ResultStall(3), [alone("set", "no", n=n) for n in range(3)], failed=(True,)) == ". . n"
+
+
+def test_a_tool_may_declare_that_it_acknowledges():
+    edits = [alone("edit", {"output": "done " * 99}, n=n) for n in range(4)]
+    declared = {"edit": Identity(acknowledges=True)}
+    assert play(ResultStall(3), edits) == ". . n ." and play(ResultStall(3), edits, declared) == ". . . ."
+    # One that does not, beside it, is what the round goes by.
+    both = [[*edit, ("search", {"n": n}, {"hits": ["x"]})] for n, edit in enumerate(edits)]
+    assert play(ResultStall(3), both, declared) == ". . n ."
 
 
 def test_trivial_rounds_between_do_not_hide_a_stall():
@@ -175,6 +218,30 @@ def test_the_same_error_of_a_tool_again():
     flagged = [alone("run", "bash: foo: command not found", n=n) for n in range(3)]
     assert play(RepeatedError(3), flagged) == ". . ."
     assert play(RepeatedError(3), flagged, failed=(True,)) == ". . n"
+
+
+def test_failures_in_a_row_are_one_class_whatever_their_words():
+    bad = [alone(f"tool_{n % 2}", {"error": f"no such place {n}"}, n=n) for n in range(9)]
+    good = alone("ls", {"n": 1})
+    assert play(FailuresInARow(3), bad) == ". . n . . f f f f"
+    assert play(FailuresInARow(3), [*bad[:2], good, *bad[2:4], good]) == ". . . . . ."
+    assert play(FailuresInARow(3, Ladder(patience=1)), bad[:4]) == ". . n f"
+    assert play(FailuresInARow(3), [bad[0] + good] * 5) == ". . . . ."
+    # A round whose results are not known says nothing.
+    assert play(FailuresInARow(3), [*bad[:2], alone("ls", None), bad[2]]) == ". . . n"
+    flagged = [alone("run", f"bash: line {n}: command not found", n=n) for n in range(3)]
+    assert play(FailuresInARow(3), flagged) == ". . ." and play(FailuresInARow(3), flagged, failed=(True,)) == ". . n"
+
+
+def test_a_tool_that_keeps_failing_beside_another_is_a_repeated_error():
+    rounds = [[("get", {"n": n}, {"error": "down"}), ("ls", {"n": n}, {"n": n})] for n in range(4)]
+    made = [Round(tuple(c[:2] for c in calls), tuple(c[2] for c in calls)) for calls in rounds]
+    assert list(RepeatedError().rule.levels(r.seen for r in made)) == [1, 2, 3, 4]
+
+
+def test_two_equal_calls_in_an_answer_with_changing_results_are_no_repetition():
+    made = [Round((("get", {}), ("get", {})), ({"n": 2 * n}, {"n": 2 * n + 1})) for n in range(3)]
+    assert list(RepeatedCall().rule.levels(r.seen for r in made)) == [1, 1, 1]
 
 
 def test_undeclared_functions_count_as_a_class():
@@ -272,7 +339,7 @@ def test_each_setting_has_an_effect(guard, said):
         (lambda: TurnBudget(201), "can never fire: every turn ends after 200 rounds"),
         (lambda: RepeatedCall(1), "at least 2"),
         (lambda: RepeatedCall(3, Ladder(patience=0)), "at least 1"),
-        (lambda: Ladder(place="beside"), "response or user_text"),
+        (lambda: Ladder(place="beside"), "response, user_text or unanswered"),
         (lambda: Ladder(last="nudge"), "finish or stop"),
         (lambda: RepeatedCall(3, by="name"), "not args or result"),
         (lambda: RepeatedCall(3, scope="run"), "not turn or consecutive"),
@@ -286,12 +353,34 @@ def test_each_setting_has_an_effect(guard, said):
         (lambda: Guards((TurnBudget(4), RepeatedCall(5))), "can never fire: the turn ends after 4 rounds"),
         (lambda: Guards((ResultStall(11), TurnBudget(10))), "can never fire"),
         (lambda: Guards((RepeatedCall(3), TurnBudget(4))), "can never get to its end"),
+        (lambda: Guards((TurnBudget(50), RepeatedCall(5), TurnBudget(4))), "can never fire: the turn ends after 4"),
+        (lambda: Guards((TurnBudget(4), RepeatedCall(5), TurnBudget(50))), "can never fire: the turn ends after 4"),
+        (lambda: FailuresInARow(1), "at least 2"),
         (lambda: guards.get("strict"), "known: off, budget, article, default"),
     ],
 )
 def test_settings_without_an_effect_are_refused(make, why):
     with pytest.raises(ValueError, match=why):
         make()
+
+
+def said_by(preset, rounds, **facts):
+    return play(guards.get(preset), rounds, **facts).split()
+
+
+def test_what_the_default_says_of_healthy_and_of_sick_runs():
+    edits = [alone("edit", {"output": "Edited."}, file=f"f{n}.py", old=f"a{n}", new=f"b{n}") for n in range(20)]
+    assert said_by("default", edits) == ["."] * 20
+    names = [alone(f"tool_{n}", {"error": f"unknown function 'tool_{n}'"}) for n in range(6)]
+    assert said_by("default", names, unknown=(0,))[:5] == [".", ".", "n", ".", "nf"]
+    fails = [alone("shell", {"error": f"no such directory d{n}"}, at=f"d{n}") for n in range(9)]
+    assert said_by("default", fails) == [".", ".", ".", ".", "n", ".", ".", "f", "f"]
+    searches = [alone("search", {"hits": ["x"]}, q=n) for n in range(5)]
+    assert said_by("default", searches) == [".", ".", "n", ".", "f"]
+
+
+def test_two_turn_budgets_end_at_the_smaller():
+    assert play(Guards((TurnBudget(4), TurnBudget(2))), same(3)) == play(Guards((TurnBudget(2),)), same(3)) == ". f f"
 
 
 def test_of_several_verdicts_the_strongest_counts():
