@@ -294,6 +294,7 @@ def test_a_sweep_takes_rules_and_importers_of_one_s_own(parts_file, tmp_path):
 # --- an installed package -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_parts_of_an_installed_package_are_there(tmp_path):
     package = Path(__file__).parent / "data" / "own_package"
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]

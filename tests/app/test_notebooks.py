@@ -90,6 +90,7 @@ def ab(tmp_path, **given):
     return chosen, notebooks.prepare(chosen, {"instances": 3, **given}, False, str(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_small_run_leaves_everything_and_goes_on_where_it_stopped(tmp_path):
     where = notebooks.run(*ab(tmp_path), str(tmp_path / "run"))
     lines = (where / "trials.jsonl").read_text().splitlines(keepends=True)

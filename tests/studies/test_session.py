@@ -91,6 +91,7 @@ def test_who_will_answer_and_where_results_go_is_one_line(kernel, tmp_path):
     assert text == f"signature_ab: scripted model: shows the instrument, not Gemini. Results go to {folder}.\n"
 
 
+@pytest.mark.slow
 def test_the_stop_button_ends_in_one_line_and_running_all_again_goes_on(kernel, tmp_path):
     many = start(name="long", instances=400)
     kernel(many)
