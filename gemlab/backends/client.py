@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from ..registry import BadInput
+from ..wire import rules
 from ..wire.families import DEVELOPER
 from .seam import ApiFailure, Exchange, Refused, Rejected, Settings, Source, Unavailable
 from .wiretap import Pools, Recorder, Taken, taking
@@ -63,7 +64,7 @@ class ClientBackend:
                 await models.generate_content(model=model, contents="", config=config)
         except errors.APIError as error:
             body = error.details if isinstance(error.details, dict) else {}
-            raise _kind(error.code, body)(error.code, body, _sent(taken), got=_got(taken, stream)) from None
+            raise _kind(error.code, error.details)(error.code, body, _sent(taken), got=_got(taken, stream)) from None
         except httpx2.TransportError as error:
             kind = type(error).__name__
             raise Unavailable(None, {}, _sent(taken), kind, _got(taken, stream)) from None
@@ -106,7 +107,7 @@ class ClientBackend:
             body = error.body if isinstance(error.body, dict) else {}
             code = error.status_code or 0
             if code >= 400:
-                raise _kind(code, body)(code, body, _sent(taken)) from None
+                raise _kind(code, error.body)(code, body, _sent(taken)) from None
             if not taken.response:
                 raise Unavailable(None, {}, _sent(taken), "unreadable answer") from None
         except ValueError as error:  # the SDK cannot read the answer: what came over the wire counts
@@ -156,13 +157,10 @@ def _base(settings: Settings) -> types.GenerateContentConfig:
     )
 
 
-def _kind(code: int, body: dict[str, Any]) -> type[ApiFailure]:
+def _kind(code: int, body: Any) -> type[ApiFailure]:
     if code == 429 or code >= 500:
         return Unavailable
-    error = body.get("error")
-    details = error.get("details") if isinstance(error, dict) else None
-    bad_key = any(isinstance(d, dict) and d.get("reason") == "API_KEY_INVALID" for d in details or [])
-    return Refused if code == 400 and not bad_key else Rejected
+    return Refused if code == 400 and rules.refuses_history(body) else Rejected
 
 
 def _sent(taken: Taken) -> dict[str, Any] | None:

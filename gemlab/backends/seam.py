@@ -119,17 +119,24 @@ class ApiFailure(Exception):
 
 
 class Refused(ApiFailure):
-    """HTTP 400: the API does not take this history or request."""
+    """HTTP 400 about the history (`wire.rules.refuses_history`): the API does not take it, nor will it later."""
 
 
 class Rejected(ApiFailure):
-    """Another 4xx, or a key that is not valid: neither the history's fault nor better the next time."""
+    """Another 4xx: a setting, a key, a place, a prompt too long. Not the history's fault, nor better at once."""
 
 
 class Unavailable(ApiFailure):
     """429, 5xx, a lost connection or an unreadable answer: the same request may be answered later."""
 
 
+_LONGEST_MESSAGE = 400
+
+
 def _message(body: dict[str, Any]) -> str:
+    """Return what the API said as one line, shortened: a parser lists all that is wrong, with the values."""
     error = body.get("error") if isinstance(body, dict) else None
-    return str(error.get("message")) if isinstance(error, dict) else "no error body"
+    if not isinstance(error, dict):
+        return "no error body"
+    line = " ".join(str(error.get("message"))[: 4 * _LONGEST_MESSAGE].split())
+    return line if len(line) <= _LONGEST_MESSAGE else line[: _LONGEST_MESSAGE - 1] + "…"

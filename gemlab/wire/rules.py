@@ -1,7 +1,7 @@
 """What the API refuses in a history and what the model silently loses: the only judge of contents.
 
-One engine for two readers: the emulator refuses by it, an auditor reports by it. Messages are the API's own,
-letter for letter, where they are known; where a text was never recorded the rule says so.
+One engine for three readers: the emulator refuses by it, an auditor reports by it, and a client tells by it whether
+a 400 refuses the history.
 
 Checks run in the order in which the API is taken to make them (inferred: parsing before validation, form
 before meaning): base64 and unknown names, empty parts and names, roles, pairing, signatures, ids, last turn.
@@ -10,6 +10,8 @@ before meaning): base64 and unknown names, empty parts and names, roles, pairing
 from __future__ import annotations
 
 import functools
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +19,26 @@ from typing import Any, Literal
 from . import contents as wire
 from .contents import Content, Part
 from .families import VERTEX, Profile
+from .messages import (
+    ALTERED_DEVELOPER,
+    ALTERED_VERTEX,
+    BASE64,
+    CALL_ORDER,
+    COUNT,
+    EMPTY_NAME,
+    EMPTY_PARTS,
+    ID_MISMATCH,
+    INSIDE_CALL,
+    LAST_REFUSED,
+    LAST_UNLESS_RESPONSE,
+    MISSING_DEVELOPER,
+    MISSING_VERTEX,
+    NEW_ROLE,
+    NO_DATA,
+    OLD_ROLE,
+    RESPONSE_ORDER,
+    is_of_history,
+)
 
 Verdict = Literal["refused", "lost", "suspect"]
 Opens = Callable[[bytes], bool]
@@ -40,58 +62,6 @@ class Finding:
     def where(self) -> str:
         at = f"contents[{self.content}]"
         return at if self.part is None else f"{at}.parts[{self.part}]"
-
-
-# --- messages -----------------------------------------------------------------------------------------------
-
-COUNT = (
-    "Please ensure that the number of function response parts is equal to the number of function call parts "
-    "of the function call turn."
-)
-CALL_ORDER = (
-    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
-)
-RESPONSE_ORDER = "Please ensure that function response turn comes immediately after a function call turn."
-OLD_ROLE = "Please use a valid role: user, model."
-NEW_ROLE = (
-    "Role '{role}' is not supported. Please use a valid role: SYSTEM, SYSTEM_1, USER, ASSISTANT, DEVELOPER, "
-    "CONTEXT, USER_CONTEXT, MODEL, USER."
-)
-LAST_UNLESS_RESPONSE = (
-    "Requests ending with a model turn are not supported unless the last part is a function response."
-)
-LAST_REFUSED = "Requests ending with a model turn are not supported."
-MISSING_DEVELOPER = (
-    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
-    "correctly, and missing thought_signature may lead to degraded model performance. Additional data, "
-    "function call `default_api:{name}` , position {position}. Please refer to "
-    "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
-)
-MISSING_VERTEX = (
-    "Unable to submit request because function call `default_api:{name}` in the {position}. content block is "
-    "missing a `thought_signature`. Learn more: "
-    "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thought-signatures"
-)
-ALTERED_DEVELOPER = "Corrupted thought signature."
-ALTERED_VERTEX = "Invalid thought signature."
-BASE64 = (
-    "Invalid value at 'contents[{content}].parts[{part}].thought_signature' (TYPE_BYTES), "
-    'Base64 decoding failed for "{value}"'
-)
-INSIDE_CALL = (
-    'Invalid JSON payload received. Unknown name "{name}" at '
-    "'contents[{content}].parts[{part}].function_call': Cannot find field."
-)
-EMPTY_PARTS = "* GenerateContentRequest.contents[{content}].parts: contents.parts must not be empty.\n"
-NO_DATA = (
-    "* GenerateContentRequest.contents[{content}].parts[{part}].data: required oneof field 'data' must have "
-    "one initialized field\n"
-)
-EMPTY_NAME = (
-    "* GenerateContentRequest.contents[{content}].parts[{part}].function_response.name: Name cannot be empty.\n"
-)
-# No recorded text is known for this one: the wording is ours.
-ID_MISMATCH = "The id of a function response does not match the id of its function call."
 
 
 # --- the check ----------------------------------------------------------------------------------------------
@@ -122,6 +92,42 @@ def refusal(findings: Sequence[Finding]) -> list[Finding]:
     listing = ("base64", "inside_call"), ("empty_parts", "no_data", "empty_name")
     together = next((rules for rules in listing if first.rule in rules), ())
     return [f for f in findings if f.verdict == "refused" and f.rule in together] or [first]
+
+
+def refuses_history(body: Any) -> bool:
+    """Tell whether the body of a 400 says that the API refuses this history, and not a setting, a key, a size, a place.
+
+    The body is Google's: an object with `error`, alone or in a list, as JSON or as the text of it. What says so in
+    another form, an empty body or a page is a proxy's, and no refusal.
+    """
+    error = _error(body)
+    message = error.get("message")
+    # The Interactions API has words for a code, generateContent the HTTP status.
+    return isinstance(message, str) and is_of_history(message, interactions=isinstance(error.get("code"), str))
+
+
+# Recorded with a comma too many, so it is not read as JSON.
+_IN_TEXT = re.compile(r'"error"\s*:\s*\{.*?"message"\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
+
+
+def _error(body: Any) -> dict[str, Any]:
+    """Return the innermost error: clients and proxies put the text of a body into a message."""
+    if isinstance(body, list):
+        body = body[0] if body else None
+    if not isinstance(body, dict):
+        return _in_text(body)
+    error = body.get("error")
+    if not isinstance(error, dict):
+        return _in_text(body.get("message"))
+    return _in_text(error.get("message")) or error
+
+
+def _in_text(text: Any) -> dict[str, Any]:
+    found = _IN_TEXT.search(text) if isinstance(text, str) else None
+    try:
+        return {"message": json.loads(found[1], strict=False)} if found else {}
+    except ValueError:
+        return {}
 
 
 def _encoding(history: list[Content], profile: Profile) -> Iterator[Finding]:

@@ -267,15 +267,55 @@ def test_infrastructure_that_stays_down_is_failed(scripted, slept, answer, statu
 BAD_KEY = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
 
 
+ALTERED = "Corrupted thought signature."
+NOWHERE = "User location is not supported for the API use."
+
+
+@pytest.mark.parametrize("transport", ["unary", "stream"])
 @pytest.mark.parametrize(
-    ("status", "details", "outcome"),
-    [(400, [], "refused"), (400, BAD_KEY, "failed"), (403, [], "failed"), (404, [], "failed")],
+    ("status", "message", "details", "outcome"),
+    [
+        (400, ALTERED, [], "refused"),
+        (400, NOWHERE, [], "failed"),
+        (400, "No.", BAD_KEY, "failed"),
+        (403, ALTERED, [], "failed"),
+        (404, "No.", [], "failed"),
+    ],
 )
-def test_what_sending_again_cannot_help_is_sent_once(scripted, slept, status, details, outcome):
-    error = {"code": status, "message": "No.", "status": "X", "details": details}
-    trial = go(transport := scripted((status, {"error": error})))
-    assert (trial.outcome, trial.reason, trial.detail) == (outcome, None, f"HTTP {status}: No.")
-    assert len(transport.sent) == 1 and slept == []
+def test_what_sending_again_cannot_help_is_sent_once(scripted, slept, status, message, details, outcome, transport):
+    error = {"code": status, "message": message, "status": "X", "details": details}
+    (spec,) = trials.plan([{"name": "x", "transport": transport}], "search", "gemini-2.5-flash", 1)
+    trial = go(sent := scripted((status, {"error": error})), spec)
+    assert (trial.outcome, trial.reason, trial.detail) == (outcome, None, f"HTTP {status}: {message}")
+    assert len(sent.sent) == 1 and slept == []
+
+
+@pytest.mark.parametrize("page", [b"", b"<html>Bad Request: contents[0]</html>", b"[]"])
+def test_a_400_that_is_not_the_api_s_refuses_no_history(scripted, page):
+    trial = go(scripted((400, page)))
+    assert (trial.outcome, trial.reason) == ("failed", None) and trial.detail
+
+
+def test_a_400_in_googles_list_refuses_too(scripted):
+    trial = go(scripted((400, [{"error": {"code": 400, "message": ALTERED, "status": "X"}}])))
+    assert trial.outcome == "refused"
+
+
+def test_a_long_message_is_kept_short_and_in_one_line(scripted):
+    line = "Invalid JSON payload received. Unknown name \"x\" at 'contents[0]': Cannot find field."
+    trial = go(scripted((400, {"error": {"code": 400, "message": "\n".join([line] * 1000), "status": "X"}})))
+    assert trial.outcome == "refused" and "\n" not in trial.detail
+    assert trial.detail.startswith(f"HTTP 400: {line} Invalid") and 380 < len(trial.detail) < 420
+
+
+def test_a_bad_setting_is_asked_again_when_a_run_goes_on_and_a_refusal_is_not(scripted, tmp_path):
+    def run(message):
+        transport = scripted((400, {"error": {"code": 400, "message": message, "status": "X"}}))
+        trials.run([SPEC], backends.simulated(transport=transport), tmp_path / f"{message}.jsonl", progress=None)
+        return len(transport.sent)
+
+    assert [run(NOWHERE), run(NOWHERE)] == [1, 1]
+    assert [run(ALTERED), run(ALTERED)] == [1, 0]
 
 
 def test_an_answer_that_the_client_cannot_read_is_judged_by_what_came(scripted, slept):

@@ -412,6 +412,20 @@ BAD = {
 }  # fmt: skip
 
 
+# Those of BAD whose steps are wrong, where the text says so: `no such field` does not tell where.
+OF_HISTORY = {
+    "no input", "an empty input", "blocks among steps", "a result without its call's id", "a result without a name",
+    "a result without a call",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_request_is_told_from_a_history_that_is_refused(name):
+    assert set(BAD) >= OF_HISTORY
+    answer = post(create_app(Told()), BAD[name][0])
+    assert rules.refuses_history(answer.json()) is (name in OF_HISTORY)
+
+
 @pytest.mark.parametrize(("body", "message", "code"), BAD.values(), ids=BAD)
 def test_a_bad_request_is_refused_in_the_api_s_form(body, message, code):
     answer = post(create_app(Told()), body)

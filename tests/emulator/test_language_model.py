@@ -267,12 +267,12 @@ async def test_no_server_is_a_failed_trial_that_never_holds_the_key(monkeypatch,
     assert done.outcome == "failed" and "secret" not in trace.dumps(trace.of(done, backend.name, backend.source))
 
 
-async def test_too_long_a_prompt_is_refused_in_the_words_of_the_api_and_not_sent_again(backend, model_server, slept):
+async def test_too_long_a_prompt_has_the_words_of_the_api_is_not_sent_again_and_refuses_no_history(backend, model_server, slept):
     from starlette.responses import JSONResponse
 
     model_server.answers = [JSONResponse({"error": {"type": "exceed_context_size_error"}}, 400)]
     done = await trial(backend)
-    assert (done.outcome, slept, len(model_server.asked)) == ("refused", [], 1)
+    assert (done.outcome, slept, len(model_server.asked)) == ("failed", [], 1)
     assert "input token count exceeds the maximum" in done.detail
 
 

@@ -221,7 +221,7 @@ def test_the_pin_of_a_trial_that_nobody_answered_is_unknown(scripted, slept):
 def test_resends_are_counted_apart_from_requests(scripted, monkeypatch):
     monkeypatch.setattr("gemlab.agent.retry._wait", lambda state: 0)
     busy = (503, {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})
-    bad = (400, {"error": {"code": 400, "message": "bad", "status": "INVALID_ARGUMENT"}})
+    bad = (400, {"error": {"code": 400, "message": "Corrupted thought signature.", "status": "INVALID_ARGUMENT"}})
     good = [scripted.reply(call("a")), scripted.reply({"text": "done"})]
     counted = {
         "answered": go(scripted(busy, busy, good[0], busy, good[1]))[1],

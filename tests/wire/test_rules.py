@@ -268,6 +268,7 @@ async def test_what_the_api_refuses_and_with_what_text(model, history, message, 
     error = response.json()["error"]
     assert list(error)[:3] == ["code", "message", "status"]
     assert (error["code"], error["message"], error["status"]) == (400, message, "INVALID_ARGUMENT")
+    assert rules.refuses_history(response.json())
 
 
 @pytest.mark.parametrize("service", [DEVELOPER, VERTEX])
