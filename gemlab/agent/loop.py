@@ -68,7 +68,7 @@ async def _turn(backend: Backend, trial: Trial, task: Task, functions: Mapping[s
 
 
 def _judge(step: Step, ending: Verdict | None) -> None:
-    """End the trial where an answer is neither calls nor a text: the finish reason wins over what came."""
+    """End the trial where an answer is neither calls nor a text, whatever came beside a malformed call."""
     answer = step.answer
     reason = None if ending is None else "max_steps" if ending.reason == "max_steps" else "guard"
     if answer is None or step.empty == "malformed":

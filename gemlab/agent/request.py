@@ -26,7 +26,8 @@ async def ask(
     """Send the request that the arm makes of the trial's steps and the new `messages`; return its step once answered.
 
     Every request is kept as a step, a summary's that is due first and one that another model is asked again after.
-    `final`: a text is asked for, without calls. Raises End where the API refuses or stays away.
+    `final`: a text is asked for, without calls. Raises End where the API refuses or stays away, and where an answer is
+    not whole, other than by being malformed.
     """
     draft = Step(trial.model, messages)
     while True:
@@ -34,14 +35,25 @@ async def ask(
         trial.steps.append(step)
         if failure is not None:
             draft = _fallen_back(trial, backend.service, failure)
-        elif step.purpose == "answer":
+            continue
+        _check_end(step)
+        if step.purpose == "answer":
             return step
-        else:
-            _check_summary(step)
-            draft = Step(step.model)
+        _check_summary(step)
+        draft = Step(step.model)
+
+
+def _check_end(step: Step) -> None:
+    """End the trial where an answer did not end by itself: nothing in it is the model's word, a call least of all."""
+    if step.answer is None or step.fault in (None, "malformed"):
+        return
+    outcome = "refused" if step.fault == "missing_signature" else "unfinished"
+    raise End(outcome, step.fault, step.answer.ending)
 
 
 def _check_summary(step: Step) -> None:
+    if step.answer and step.empty == "malformed":
+        raise End("unfinished", "malformed", step.answer.ending)
     try:
         summaries.of(step)
     except ValueError as error:

@@ -15,12 +15,10 @@ from ..guards.rounds import Round, Verdict, blocked
 from ..tasks import Called
 from ..wire import answers
 from ..wire import contents as wire
-from ..wire.answers import Answer
+from ..wire.answers import Answer, Fault
 from ..wire.contents import Content
 from ..wire.families import Pin
 from . import history
-
-MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 
 
 @dataclass(frozen=True)
@@ -120,12 +118,17 @@ class Step:
         return Pin(self.model, self.answer.served) if self.answer else None
 
     @cached_property
+    def fault(self) -> Fault | None:
+        """Why the answer is not whole: none of its calls runs then, and none of its text counts."""
+        return self.answer.fault if self.answer else None
+
+    @cached_property
     def empty(self) -> str:
-        """Why an answer is neither calls nor a text: malformed, no parts, thoughts only; empty where it is one."""
-        if self.answer is None:
-            return ""
-        if self.answer.finish_reason in MALFORMED:
-            return "malformed"
+        """Why an answer that came to its end is neither calls nor a text: malformed, no parts, thoughts only; empty
+        where it is one, or did not come to its end.
+        """
+        if self.answer is None or self.fault:
+            return "malformed" if self.fault == "malformed" else ""
         if self.text.strip() or (self.content and wire.calls(self.content)):
             return ""
         return "thoughts only" if self.content else "no parts"

@@ -12,8 +12,22 @@ from . import step as views
 from .arm import Arm
 from .step import Step
 
-# An unfinished one has a reason: max_steps, guard, empty or malformed.
 OUTCOMES = ("completed", "wrong", "unfinished", "refused", "failed")
+
+# Why a trial is unfinished, or, the last, refused where there was no HTTP error.
+REASONS: dict[str, str] = {
+    "max_steps": "the turn took all of its rounds",
+    "guard": "a guard stopped it, or got no text where it had a final answer forced",
+    "empty": "the answer came to its end with neither a call nor a text",
+    "malformed": "the model wrote a call, or an answer, that cannot be read or calls what is not declared",
+    "truncated": "the answer reached a limit of tokens or tool calls before its end",
+    "blocked": "the prompt or the answer was blocked: safety, recitation, prohibited content and the like",
+    "cut": "what came of the answer has no end: a stream or call that broke off, an interaction that was cancelled",
+    "other": "the API ended the answer for another reason",
+    "missing_signature": "the API refused the history for a missing signature, by a finish reason",
+}
+# The answer was ended from outside: whether the run would have gone well is not known.
+INTERRUPTED = frozenset(("truncated", "blocked", "cut", "other"))
 
 
 @dataclass(frozen=True)
@@ -75,8 +89,9 @@ class Trial:
 
 
 class End(Exception):
-    """A trial is over before its answer: with this outcome, and for this reason."""
+    """A trial is over before its answer: with this outcome, and for this reason (one of REASONS)."""
 
     def __init__(self, outcome: str, reason: str | None = None, detail: str | None = None):
+        assert outcome in OUTCOMES and (reason is None or reason in REASONS)
         super().__init__(outcome)
         self.outcome, self.reason, self.detail = outcome, reason, detail

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from ..registry import BadInput
-from ..wire import rules
+from ..wire import answers, rules
+from ..wire import contents as wire
 from ..wire.families import DEVELOPER
 from .seam import ApiFailure, Exchange, Refused, Rejected, Settings, Source, Unavailable
 from .wiretap import Pools, Recorder, Taken, taking
@@ -66,11 +67,13 @@ class ClientBackend:
             body = error.details if isinstance(error.details, dict) else {}
             raise _kind(error.code, error.details)(error.code, body, _sent(taken), got=_got(taken, stream)) from None
         except httpx2.TransportError as error:
-            kind = type(error).__name__
-            raise Unavailable(None, {}, _sent(taken), kind, _got(taken, stream)) from None
-        except ValueError as error:  # the SDK cannot read the answer: what came over the wire counts
-            if not taken.response:
-                raise Rejected(None, {}, None, f"{type(error).__name__}: {error}") from None
+            raise _lost(error, taken, stream) from None
+        except _UNREADABLE as error:  # what came over the wire counts, and what is still to come
+            _check_came(error, taken)
+            try:
+                await taken.drain()
+            except httpx2.TransportError as lost:
+                raise _lost(lost, taken, stream) from None
         finally:
             taking.reset(token)
         return _exchange(taken, stream)
@@ -110,12 +113,13 @@ class ClientBackend:
                 raise _kind(code, error.body)(code, body, _sent(taken)) from None
             if not taken.response:
                 raise Unavailable(None, {}, _sent(taken), "unreadable answer") from None
-        except ValueError as error:  # the SDK cannot read the answer: what came over the wire counts
-            if not taken.response:
-                raise Rejected(None, {}, None, f"{type(error).__name__}: {error}") from None
+        except _UNREADABLE as error:  # what came over the wire counts
+            _check_came(error, taken)
         finally:
             taking.reset(token)
-        return _exchange(taken, False)
+        exchange = _exchange(taken, False)
+        _check_interaction(exchange)
+        return exchange
 
 
 _bases: dict[int, tuple[Settings, types.GenerateContentConfig]] = {}
@@ -163,6 +167,20 @@ def _kind(code: int, body: Any) -> type[ApiFailure]:
     return Refused if code == 400 and rules.refuses_history(body) else Rejected
 
 
+# What the SDK's types raise on an answer that they do not know: an enumeration as a number is an AttributeError.
+_UNREADABLE = (ValueError, AttributeError, TypeError, LookupError)
+
+
+def _check_came(error: Exception, taken: Taken) -> None:
+    """Raise what kept a request from being answered at all: a ValueError is about what was to be sent."""
+    if not taken.response:
+        raise Rejected(None, {}, None, f"{type(error).__name__}: {error}") if isinstance(error, ValueError) else error
+
+
+def _lost(error: httpx2.TransportError, taken: Taken, stream: bool) -> Unavailable:
+    return Unavailable(None, {}, _sent(taken), type(error).__name__, _got(taken, stream))
+
+
 def _sent(taken: Taken) -> dict[str, Any] | None:
     return json.loads(taken.request) if taken.request else None
 
@@ -188,9 +206,11 @@ def _exchange(taken: Taken, stream: bool) -> Exchange:
     if stream:
         body: Any = _chunks(taken.response)
         failed = next((c for c in body if "error" in c), None)
-        if failed or not body:
-            code = failed["error"].get("code") if failed and isinstance(failed["error"], dict) else None
-            raise Unavailable(code, failed or {}, _sent(taken), "empty stream", _got(taken, stream))
+        if failed:
+            code = failed["error"].get("code") if isinstance(failed["error"], dict) else None
+            raise Unavailable(code, failed, _sent(taken), "failed stream", _got(taken, stream))
+        if not any(map(_says_something, body)):
+            raise Unavailable(None, {}, _sent(taken), "empty stream")
         return Exchange(json.loads(taken.request), body)
     try:
         body = json.loads(taken.response)
@@ -199,6 +219,26 @@ def _exchange(taken: Taken, stream: bool) -> Exchange:
     if not isinstance(body, dict):  # a proxy's page, or a cut answer
         raise Unavailable(None, {}, json.loads(taken.request), "unreadable answer")
     return Exchange(json.loads(taken.request), body)
+
+
+def _says_something(chunk: dict[str, Any]) -> bool:
+    answer = answers.read(chunk)
+    parts = wire.parts(answer.content) if answer.content else []
+    return bool(answer.finish_reason or answer.blocked_for) or not all(map(wire.is_blank, parts))
+
+
+# Codes of an interaction that failed which stand for HTTP errors that may pass.
+_MAY_PASS = ("internal_error", "service_unavailable", "rate_limit_exceeded")
+
+
+def _check_interaction(exchange: Exchange) -> None:
+    """Raise Unavailable for an interaction that failed as a request does, though its own HTTP status is 200."""
+    body = exchange.response
+    errors = body.get("errors") if isinstance(body, dict) and body.get("status") == "failed" else None
+    for error in errors or []:
+        if error.get("code") in _MAY_PASS:
+            kind = f"interaction failed: {error['code']}: {error.get('message')}"
+            raise Unavailable(None, {"error": error}, exchange.request, kind)
 
 
 def embedded(name: str, transport: httpx2.AsyncBaseTransport, source: Source, pools: Any = None) -> ClientBackend:

@@ -17,10 +17,17 @@ import httpx2
 
 @dataclass
 class Taken:
-    """The bodies of one exchange as bytes; a stream's grow as it is read."""
+    """The bodies of one exchange as bytes; a stream's grow as it is read. `pieces`: those that are still to come."""
 
     request: bytes = b""
     response: bytearray = field(default_factory=bytearray)
+    pieces: AsyncIterator[bytes] | None = None
+
+    async def drain(self) -> None:
+        """Take what is still to come, where who read it gave up half-way."""
+        if self.pieces is not None:
+            async for piece in self.pieces:
+                self.response += piece
 
 
 taking: contextvars.ContextVar[Taken | None] = contextvars.ContextVar("taken", default=None)
@@ -36,7 +43,7 @@ class Recorder(httpx2.AsyncBaseTransport):
         response = await self.inner.handle_async_request(request)
         taken = taking.get()
         if taken is not None:
-            taken.request, taken.response = request.content, bytearray()
+            taken.request, taken.response, taken.pieces = request.content, bytearray(), None
             try:
                 taken.response = bytearray(response.content)  # a transport may hand over a whole answer
             except httpx2.ResponseNotRead:
@@ -52,7 +59,8 @@ class _Tee(httpx2.AsyncByteStream):
         self.stream, self.taken = stream, taken
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self.stream:
+        self.taken.pieces = pieces = aiter(self.stream)
+        async for piece in pieces:
             self.taken.response += piece
             yield piece
 

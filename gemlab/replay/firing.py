@@ -214,7 +214,7 @@ def sweep(
 def _after(steps: np.ndarray, totals: Sequence[Sequence[int]]) -> np.ndarray:
     """Return what a run took after each of its first firings."""
     saved = np.zeros(steps.shape, np.int32)
-    for i in np.flatnonzero((steps != NEVER).any(axis=(1, 2))):
+    for i in np.flatnonzero((steps != NEVER).any(axis=(1, 2))).tolist():
         through = np.asarray(totals[i])
         fired = steps[i] != NEVER
         saved[i][fired] = through[-1] - through[steps[i][fired]]

@@ -263,8 +263,8 @@ def cells(rows: pd.DataFrame) -> list[Cells]:
 def _percent(value: float | None, low: float | None = None, high: float | None = None) -> str:
     if value is None or np.isnan(value):
         return "–"
-    bounded = low is not None and high is not None
-    return f"{100 * value:.1f}%" + (f" [{100 * low:.1f}, {100 * high:.1f}]" if bounded else "")
+    text = f"{100 * value:.1f}%"
+    return text if low is None or high is None else f"{text} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def recommended(choices: Sequence[Choice]) -> list[Cells]:

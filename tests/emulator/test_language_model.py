@@ -233,7 +233,7 @@ async def trial(backend, arm="preserve", task="ecpm-handles", **fields):
 @pytest.mark.parametrize(
     ("text", "finish", "reason", "detail"),
     [
-        (CUT, "length", "empty", "MAX_TOKENS"),
+        (CUT, "length", "truncated", "MAX_TOKENS"),
         (MALFORMED, "stop", "malformed", '{"name":"elsewhere","args":{}}'),
         ('{"thought": "x", "answer": ""}', "stop", "empty", "STOP"),
         ("", "stop", "empty", "STOP"),
@@ -267,7 +267,9 @@ async def test_no_server_is_a_failed_trial_that_never_holds_the_key(monkeypatch,
     assert done.outcome == "failed" and "secret" not in trace.dumps(trace.of(done, backend.name, backend.source))
 
 
-async def test_too_long_a_prompt_has_the_words_of_the_api_is_not_sent_again_and_refuses_no_history(backend, model_server, slept):
+async def test_too_long_a_prompt_has_the_words_of_the_api_is_not_sent_again_and_refuses_no_history(
+    backend, model_server, slept
+):
     from starlette.responses import JSONResponse
 
     model_server.answers = [JSONResponse({"error": {"type": "exceed_context_size_error"}}, 400)]

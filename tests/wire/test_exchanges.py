@@ -159,6 +159,44 @@ def raw_facts(bodies):
     }
 
 
+def leaves(value, path="$"):
+    """The values in arguments by their JSON paths, as `partialArgs` name them."""
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in leaves(item, f"{path}.{key}").items()}
+    if isinstance(value, list):
+        return {k: v for i, item in enumerate(value) for k, v in leaves(item, f"{path}[{i}]").items()}
+    return {path: value}
+
+
+def joined(pieces):
+    """The calls of a stream whose arguments come in pieces: (name, arguments by path), strings joined."""
+    found = []
+    for piece in pieces:
+        if "name" in piece:
+            found.append((piece["name"], leaves(piece.get("args", {}))))
+        for value in piece.get("partialArgs", []):
+            path, values = value["jsonPath"], found[-1][1]
+            said = next(v for k, v in value.items() if k.endswith("Value"))
+            values[path] = values[path] + said if path in values else said
+    return found
+
+
+def test_calls_in_pieces_are_whole_once_read(answered):
+    calls = 0
+    for e in answered:
+        pieces = raw_facts(e.bodies)["calls"]
+        if any("willContinue" in piece for piece in pieces):
+            answer = answers.fold(e.bodies)
+            read = wire.calls(answer.content)
+            assert [(c["name"], leaves(c.get("args", {}))) for c in read] == joined(pieces), e.key
+            assert answer.fault is None and all(set(c) <= {"name", "args", "id"} for c in read)
+            calls += len(read)
+            # Cut anywhere before its end it is an answer that has none, and neither is any of its calls run.
+            for end in range(1, len(e.bodies)):
+                assert answers.fold(e.bodies[:end]).fault == "cut", (e.key, end)
+    assert calls == 8
+
+
 def test_our_reader_says_what_the_json_says(answered):
     chunks, empty = 0, Counter()
     for e in answered:
@@ -166,9 +204,12 @@ def test_our_reader_says_what_the_json_says(answered):
         answer = answers.fold(e.bodies) if "chunks" in e.response else answers.read(e.bodies[0])
         content = answer.content or {"parts": []}
         empty[answer.finish_reason] += answer.content is None
-        assert raw_facts(e.bodies) == {
+        raw, read = raw_facts(e.bodies), wire.calls(content)
+        if any("willContinue" in piece for piece in raw["calls"]):
+            raw["calls"], read = len(joined(raw["calls"])), len(read)  # their arguments: above
+        assert raw == {
             "signatures": [p["thoughtSignature"] for p in content["parts"] if "thoughtSignature" in p],
-            "calls": wire.calls(content),
+            "calls": read,
             "text": wire.answer_text(content),
             "finish": [answer.finish_reason] if answer.finish_reason else [],
             "usage": [answer.usage] if answer.usage else [],

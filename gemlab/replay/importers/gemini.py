@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import guards
 from ...agent import step
+from ...agent.trial import INTERRUPTED
 from ...guards.rounds import Round, blocked
 from ...runs import trace
 from ...wire import contents as wire
@@ -40,7 +41,7 @@ def is_trace(record: Any) -> bool:
 
 
 def trace_run(record: dict[str, Any]) -> Run:
-    """Return the run of a trace; the API's refusals and failures of infrastructure say nothing of the run."""
+    """Return the run of a trace; refusals, failures and answers that were ended from outside say nothing of the run."""
     try:
         own = trace.load(record)
     except trace.TraceError as error:
@@ -49,7 +50,8 @@ def trace_run(record: dict[str, Any]) -> Run:
         raise Broken(f"unknown outcome {own.outcome!r}")
     turns = [step.rounds(turn, own.tools.identities) for turn in step.turns(own.steps)]
     unheard = tuple(tuple(_unheard(now) for now in turn) for turn in turns if turn)
-    return Run(own.trial, f"{own.task} {own.arm.name}", own.model, _OUTCOMES[own.outcome], own.reason, unheard)
+    success = None if own.reason in INTERRUPTED else _OUTCOMES[own.outcome]
+    return Run(own.trial, f"{own.task} {own.arm.name}", own.model, success, own.reason, unheard)
 
 
 def _unheard(now: Round) -> Round:
