@@ -38,7 +38,6 @@ ANSWERS = st.one_of(
     st.tuples(call().map(lambda part: [part]), st.sampled_from(["MALFORMED_FUNCTION_CALL", "MAX_TOKENS"])),
 )
 # Rarely drawn: what guards nudge and block.
-SAME = [([{"functionCall": {"name": "web_search", "args": {"query": "a"}, "id": "i"}}], "STOP")] * 5
 ARMS = [{"guard": "default"}, {"guard": "article"}, {"guard": "nudge_text"}, {"guard": "budget"}, {"guard": "args_4"}]
 
 
