@@ -6,16 +6,25 @@ import ast
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..registry import BadInput, load_parts
+from ..registry import BadInput, load_parts, validated
 from ..studies.base import STUDIES
 from ..studies.parameters import json_only, of_kind
 from .shipped import HOME, NOTEBOOKS
 
-_FIELDS = {"notebook", "study", "question", "parts", "parameters"}
+
+@dataclass(frozen=True)
+class _File:
+    """An experiment file as it is written."""
+
+    notebook: str = ""
+    study: str = ""
+    question: str = ""
+    parts: list[str] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,20 +64,15 @@ def _experiment(path: Path, found: Mapping[str, Any]) -> Experiment:
     Either names the other: a study its notebook of the same name, a notebook its study. `parts`: Python files, beside
     this one, which are executed first. Raises BadInput.
     """
-    texts = {name: found.get(name, "") for name in ("notebook", "study", "question")}
-    parameters, parts = found.get("parameters", {}), found.get("parts", [])
-    are_texts = all(isinstance(text, str) for text in texts.values())
-    are_names = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
-    if set(found) - _FIELDS or not are_texts or not are_names or not isinstance(parameters, dict):
-        unknown = sorted(set(found) - _FIELDS) or "none"
-        raise BadInput(f'{path}: needs notebook = "…" or study = "…", and [parameters]; unknown here: {unknown}')
-    if not (texts["notebook"] or texts["study"]):
+    form = validated(_File, found, str(path))
+    if not (form.notebook or form.study):
         raise BadInput(f'{path}: needs notebook = "…" or study = "…"')
-    if parts:
-        parameters = {**parameters, "parts": [str((path.parent / part).resolve()) for part in parts]}
+    parameters = form.parameters
+    if form.parts:
+        parameters = {**parameters, "parts": [str((path.parent / part).resolve()) for part in form.parts]}
     load_parts(parameters.get("parts", []))
-    notebook = _notebook(path, texts["notebook"] or f"{texts['study']}.ipynb")
-    study = texts["study"] or (notebook.stem if notebook.stem in STUDIES else "")
+    notebook = _notebook(path, form.notebook or f"{form.study}.ipynb")
+    study = form.study or (notebook.stem if notebook.stem in STUDIES else "")
     if study:
         STUDIES.find(study)
     return Experiment(path.stem, notebook, parameters, study)

@@ -113,7 +113,7 @@ def test_experiments_are_found_by_name_and_by_path(tmp_path, monkeypatch):
         ('notebook = "a"\nnotebok = 1', "notebok"),
         ('study = "nope"', "no notebook 'nope.ipynb'"),
         ('notebook = "signature_ab.ipynb"\nstudy = "nope"', "unknown study 'nope'"),
-        ('study = "pruning"\nparts = "x.py"', "needs notebook"),
+        ('study = "pruning"\nparts = "x.py"', "parts: input should be a valid array"),
         ('study = "pruning"\nparts = ["gone.py"]', "gone.py"),
     ],
 )

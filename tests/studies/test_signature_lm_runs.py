@@ -214,10 +214,10 @@ def test_what_cannot_run_is_told_before_anything_does(language_whole, running_mo
         ([{"task": "triage", "prompt": "bare"}] * 2, "set-ups are to differ, .*: got triage, bare; triage, bare"),
         ([{"task": "nope", "prompt": "bare"}], "unknown task 'nope'"),
         ([{"task": "triage", "prompt": "nope"}], "unknown prompt 'nope'"),
-        ([{"task": "triage"}], "a set-up has task and prompt, both texts, not {'task': 'triage'}"),
-        ([{"task": "triage", "prompt": "bare", "slots": "1"}], "a set-up has task and prompt"),
-        ([{"task": "triage", "prompt": 1}], "a set-up has task and prompt"),
-        (["triage"], "a set-up has task and prompt, both texts, not 'triage'"),
+        ([{"task": "triage"}], "set-up: prompt: field required"),
+        ([{"task": "triage", "prompt": "bare", "slots": "1"}], "set-up: unknown slots; known: task, prompt"),
+        ([{"task": "triage", "prompt": 1}], "set-up: prompt: input should be a valid string, not 1"),
+        (["triage"], "set-up: .*, not 'triage'"),
     ],
 )
 def test_unknown_set_ups_are_refused(values, says):

@@ -15,7 +15,7 @@ from ... import tasks
 from ...agent.arm import arm
 from ...agent.trial import Spec
 from ...backends import language
-from ...registry import BadInput
+from ...registry import BadInput, validated
 from ...runs import blocks, donors, trials
 from ...runs.blocks import Evidence
 from ...runs.trace import Trace
@@ -87,12 +87,10 @@ def setups(values: Sequence[Any]) -> list[Setup]:
 
     chosen = []
     for value in values:
-        texts = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-        if not texts or set(value) != {"task", "prompt"}:
-            raise BadInput(f"a set-up has task and prompt, both texts, not {value!r}")
-        tasks.get(value["task"])
-        prompts.design(value["prompt"])
-        chosen.append(Setup(**value))
+        setup = validated(Setup, value, "set-up")
+        tasks.get(setup.task)
+        prompts.design(setup.prompt)
+        chosen.append(setup)
     if not chosen or len(set(chosen)) < len(chosen):
         names = "; ".join(map(str, chosen)) or "none"
         raise BadInput(f"set-ups are to differ, and there has to be one: got {names}")
