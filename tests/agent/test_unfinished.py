@@ -175,10 +175,40 @@ def test_a_stream_of_which_nothing_can_be_said_is_infrastructure(nothing, slept)
     assert (trial.outcome, trial.reason, trial.detail, len(sent)) == ("failed", None, "empty stream", 5)
 
 
+class Pieces(httpx2.AsyncByteStream):
+    """A response that comes chunk by chunk, and may be lost on the way."""
+
+    def __init__(self, pieces):
+        self.pieces = pieces
+
+    async def __aiter__(self):
+        for given in self.pieces:
+            if isinstance(given, Exception):
+                raise given
+            yield f"data: {json.dumps(given)}\r\n\r\n".encode()
+
+
+class Slow(httpx2.AsyncBaseTransport):
+    """Answers with a stream of its own for every request."""
+
+    def __init__(self, *pieces):
+        self.pieces = pieces
+
+    async def handle_async_request(self, request):
+        return httpx2.Response(200, stream=Pieces(self.pieces), headers={"content-type": "text/event-stream"})
+
+
 @pytest.mark.parametrize("odd", [{"text": 5}, {"text": "T", "thoughtSignature": "?"}], ids=["type", "base64"])
 def test_a_chunk_that_the_client_cannot_read_hides_none_that_follow(odd):
-    trial, _ = streamed(body(odd, finish=None), body({"text": "he end"}))
-    assert trial.steps[0].answer.finish_reason == "STOP" and trial.answer.endswith("he end")
+    (spec,) = trials.plan([{"name": "x", "transport": "stream"}], "search", "gemini-2.5-flash", 1)
+    rest = [body({"text": "e e"}, finish=None), body({"text": "nd"})]
+    whole = backends.simulated(transport=Slow(body(odd, finish=None), *rest))
+    trial = asyncio.run(loop.run(whole, spec))
+    assert trial.steps[0].answer.finish_reason == "STOP" and trial.answer.endswith("e end")
+    lost = backends.simulated(transport=Slow(body(odd, finish=None), rest[0], httpx2.ReadError("gone")))
+    trial = asyncio.run(loop.run(lost, spec))
+    assert (trial.outcome, trial.detail) == ("failed", "ReadError")
+    assert [len(f["got"]) for f in trial.steps[0].failures] == [2]
 
 
 def piece(**call):
@@ -362,10 +392,11 @@ def test_outcomes_and_reasons_are_listed_and_nothing_else_ends_a_trial():
     assert OUTCOMES == ("completed", "wrong", "unfinished", "refused", "failed")
 
 
+@pytest.mark.parametrize("part", [CALL, {"text": "hm", "thought": True}], ids=["call", "thought"])
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", None, "OTHER", "MALFORMED_FUNCTION_CALL"])
-def test_a_trace_keeps_the_reason_and_says_nothing_of_a_run_that_was_ended_from_outside(finish, tmp_path):
+def test_a_trace_keeps_the_reason_and_says_nothing_of_a_run_that_was_ended_from_outside(finish, part, tmp_path):
     again = body({"functionCall": {"name": "web_search", "args": {"query": "same"}}})
-    trial, _ = go(again, body(CALL, finish=finish, usageMetadata={"promptTokenCount": 3, "totalTokenCount": 3}))
+    trial, _ = go(again, body(part, finish=finish, usageMetadata={"promptTokenCount": 3, "totalTokenCount": 3}))
     packed = trace.of(trial, "sim", backends.SCRIPTED)
     assert trace.load(json.loads(trace.dumps(packed))) == packed
     row = metrics.row(packed)
