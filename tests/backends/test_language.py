@@ -201,7 +201,11 @@ import asyncio, json, sys
 from pathlib import Path
 import httpx2, psutil
 from google.genai import types
-from gemlab import answers, history, language, metrics, trials, weights
+from gemlab.agent import history
+from gemlab.backends import language, weights
+from gemlab.measure import metrics
+from gemlab.runs import trials
+from gemlab.wire import answers
 from gemlab.emulator.minds.runtimes import PromptTooLong
 
 name = f"gguf:{weights.fetch(weights.known('smollm2-135m'))}"
@@ -253,7 +257,8 @@ def status(key, path, **body):
 
 hello = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
 print(json.dumps({
-    "rows": rows, "asked": asked, "trials_asked": trials_asked, "told": backend.source.label, "traces": traces,
+    "rows": rows, "asked": asked, "trials_asked": trials_asked, "told": backend.source.label,
+    "received": [t.received for t in traces],
     "long": asyncio.run(long()),
     "listening": [c.laddr.ip for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"],
     "statuses": [status(k, "/chat/completions", **hello) for k in (None, "wrong", runtime._key)],
@@ -292,8 +297,8 @@ def test_a_real_model_runs_trials_under_its_grammar_in_private_and_ends_without_
     for one in whole:
         jsonschema.validate(json.loads(one["text"]), one["schema"])
     declared = {d["name"]: d["parametersJsonSchema"] for d in tasks.get("ecpm-handles").declarations}
-    for one in found["traces"]:
-        for call in (p["functionCall"] for c in one["contents"] for p in c["parts"] if "functionCall" in p):
+    for contents in found["received"]:
+        for call in (p["functionCall"] for c in contents for p in c["parts"] if "functionCall" in p):
             jsonschema.validate(call["args"], declared[call["name"]])
             assert set(call["args"]) == set(declared[call["name"]]["properties"])
 
