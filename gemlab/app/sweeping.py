@@ -22,14 +22,14 @@ def sweep(traces: Sequence[str], rules: Sequence[str], tolerance: float, out: st
         got = importers.read(traces)
     except OSError as error:
         raise BadInput(str(error)) from None
-    if not got.runs:
-        raise BadInput("; ".join(["no runs in these files", *got.notes()]))
+    if not any(run.has_calls for run in got.runs):
+        raise BadInput("; ".join([f"no {'calls' if got.runs else 'runs'} in these files", *got.notes()]))
     fires = firing.sweep(firing.index(got.runs), chosen)
     rows = thresholds.table(fires)
     try:
         choices = thresholds.recommend(rows, tolerance)
     except ValueError as error:
-        raise BadInput(str(error)) from None
+        raise BadInput("; ".join([str(error), *got.notes()])) from None
     where = folder(out, "sweep")
     rows.to_csv(where / "sweep.csv", index=False)
     kind = thresholds.target(fires)

@@ -37,6 +37,29 @@ def test_the_table_in_the_terminal_and_the_file(traces, tmp_path):
     assert (tmp_path / "out" / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_error_says_what_was_not_read(tmp_path):
+    anthropic = {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "a", "input": {}}]}]}
+    path = tmp_path / "runs.jsonl"
+    unread = "2 not read: Anthropic tool_use blocks (first: runs.jsonl, line 1)"
+    path.write_text("\n".join([json.dumps(anthropic)] * 2 + [line("f", "xx", False), line("idle", "", False)]))
+    with pytest.raises(BadInput) as failed:
+        sweeping.sweep([str(path)], [], 0.01, str(tmp_path / "out"))
+    reason, *beside = str(failed.value).split("; ")
+    assert reason.startswith("no run is labelled a success")
+    assert beside == [unread, "1 of 2 runs are without a call (first: idle)"]
+    path.write_text("\n".join([json.dumps(anthropic)] * 2 + [line("idle", "", True)]))
+    with pytest.raises(BadInput) as failed:
+        sweeping.sweep([str(path)], [], 0.01, str(tmp_path / "out"))
+    assert str(failed.value) == f"no calls in these files; {unread}; 1 of 1 runs are without a call (first: idle)"
+
+
+def test_runs_without_a_call_are_counted_beside_the_table(traces, tmp_path):
+    with open(traces, "a", encoding="utf-8") as file:
+        file.write("\n" + line("idle", "", True))
+    said = sweeping.sweep([traces], [], 0.0, str(tmp_path / "out"))
+    assert "1 of 4 runs are without a call (first: idle)" in said
+
+
 def test_a_set_in_which_nothing_fires(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text(line("h", "x", True))

@@ -1,6 +1,7 @@
 """Importers: the same runs from raw and normalised files, own traces as they ran, and what is broken is named."""
 
 import asyncio
+import base64
 import gzip
 import json
 from dataclasses import replace
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from gemlab import backends
 from gemlab.agent import loop
 from gemlab.guards.rounds import Round
-from gemlab.replay import importers
+from gemlab.replay import firing, importers
 from gemlab.replay.importers.base import Run
 from gemlab.runs import trace, trials
 
@@ -36,11 +37,24 @@ def load(tmp_path):
 # --- other systems ------------------------------------------------------------------------------------------
 
 
+def records(path):
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
 def test_a_tau_bench_file_and_its_normalised_form_give_the_same_runs(shared):
     folder = shared / "data" / "traces"
     raw = importers.read([folder / "raw" / "taubench_gpt-4o-airline.json.gz"])
     normal = importers.read([folder / "tau.jsonl.gz"])
-    assert raw.notes() == normal.notes() == [] and len(raw.runs) == 200
+    assert not raw.skipped and not normal.skipped and len(raw.runs) == 200
+    idle = sum(not record["segs"] or not any(record["segs"]) for record in records(folder / "tau.jsonl.gz"))
+    assert [note.split(" (")[0] for note in raw.notes() + normal.notes()] == [
+        f"{idle} of 200 runs are without a call"
+    ] * 2
+    # The benchmark's tools let errors begin so, and nothing else says what failed.
+    failed = [bad for run in raw.runs for turn in run.turns for r in turn for bad in r.failed]
+    said = [call["err"] for record in records(folder / "tau.jsonl.gz") for seg in record["segs"] for call in seg]
+    assert (sum(failed), len(failed)) == (sum(said), len(said)) == (73, 1164)
     for one, other in zip(raw.runs, normal.runs, strict=True):
         assert (f"airline/{one.id}", one.success, one.turns) == (other.id, other.success, other.turns)
 
@@ -48,7 +62,10 @@ def test_a_tau_bench_file_and_its_normalised_form_give_the_same_runs(shared):
 def test_tau2_bench_files_and_their_normalised_form_give_the_same_runs(shared):
     folder = shared / "data" / "traces"
     raw, normal = importers.read([folder / "raw" / "tau2"]), importers.read([folder / "tau2.jsonl.gz"])
-    assert raw.notes() == normal.notes() == [] and len(raw.runs) == 29
+    assert not raw.skipped and not normal.skipped and len(raw.runs) == 29
+    failed = [bad for run in raw.runs for turn in run.turns for r in turn for bad in r.failed]
+    said = [call["err"] for record in records(folder / "tau2.jsonl.gz") for seg in record["segs"] for call in seg]
+    assert (sum(failed), len(failed)) == (sum(said), len(said)) == (4, 98)
     for one, other in zip(raw.runs, normal.runs, strict=True):
         assert (one.success, one.end, one.model, one.turns) == (other.success, other.end, other.model, other.turns)
         assert other.id.split("/", 1)[1] in one.id.rsplit("/", 1)[0] + "/"
@@ -76,7 +93,8 @@ def test_chat_messages(load):
         {"role": "assistant", "content": None},
         {"role": "assistant", "content": "", "tool_calls": [made("c", "get", "{broken")]},
     ]
-    turns = ((CALLS,), (Round((), empty="no parts"), Round((("get", "{broken"),), (None,), failed=(False,))))
+    first = replace(CALLS, failed=(False, False))
+    turns = ((first,), (Round((), empty="no parts"), Round((("get", "{broken"),), (None,), failed=(False,))))
     got = load({"id": "x", "messages": messages, "reward": 1.0, "model": "m", "source": "s", "end": "stop"}, messages)
     assert got.notes() == []
     assert got.runs == [
@@ -132,6 +150,183 @@ def test_gemini_contents(load):
     assert got.runs[1] == Run("x", "contents", "unknown", False, None, ((replace(first, unknown=(1,)),), (empty,)))
     # The same as one JSON value over many lines, and compressed.
     assert load(json.dumps(contents, indent=1), name="one.json").runs[0].turns == got.runs[0].turns
+
+
+def contents_of(*results, between=(), **call):
+    """Return contents in which one call is made again and again, with these functionResponses."""
+    made = {"functionCall": {"name": "look", "args": {}, **call}}
+    steps = [
+        [
+            {"role": "model", "parts": [made]},
+            {"role": "user", "parts": [{"functionResponse": r} for r in given]},
+            *between,
+        ]
+        for given in results
+    ]
+    return [{"role": "user", "parts": [{"text": "go"}]}, *[content for step in steps for content in step]]
+
+
+def fired(got, *rules, at=3):
+    fires = firing.sweep(firing.index(got.runs), firing.named_rules(rules), [at])
+    return [rule for i, rule in enumerate(rules) if fires.steps[0][i][0] >= 0]
+
+
+def look(body, *data, **more):
+    parts = [{"inlineData": {"mimeType": "image/png", "data": text}} for text in data]
+    return {"name": "look", "response": body, **({"parts": parts} if parts else {}), **more}
+
+
+def test_two_images_are_two_results_and_the_same_bytes_are_one(load):
+    rules = ("args", "result", "stall", "cycle")
+    body = {"output": "screen attached"}
+    images = [base64.b64encode(f"image {n}\xff".encode("latin-1")).decode() for n in range(4)]
+    assert fired(load(contents_of(*[[look(body, data)] for data in images])), *rules) == ["args"]
+    assert fired(load(contents_of(*[[look(body, images[0])] for _ in images])), *rules) == list(rules)
+    # Either alphabet of base64, and either spelling of the fields, is the same image.
+    other = images[0].replace("/", "_").replace("+", "-").rstrip("=")
+    assert other != images[0]
+    snake = {"name": "look", "response": body, "parts": [{"inline_data": {"mime_type": "image/png", "data": other}}]}
+    mixed = load(contents_of([look(body, images[0])], [snake], [look(body, images[0])]))
+    assert fired(mixed, *rules) == list(rules)
+    # Two images in one response are two, in their order; a file is what its address says.
+    pairs = load(contents_of([look({}, *images[:2])], [look({}, *images[1::-1])], [look({}, *images[2:])]))
+    assert fired(pairs, *rules) == ["args"]
+    file = {"name": "look", "response": {}, "parts": [{"fileData": {"fileUri": "gs://a", "mimeType": "image/png"}}]}
+    assert fired(load(contents_of([file], [file], [file])), *rules) == list(rules)
+    assert len(str(mixed.runs[0].turns[0][0].results[0])) < 200
+
+
+def test_an_error_beside_an_image_stays_one(load):
+    got = load(contents_of(*[[look({"error": "dark"}, "QUJD")]] * 3))
+    assert fired(got, "error", "failures") == ["error", "failures"]
+
+
+def results_of(got):
+    return [r.results for turn in got.runs[0].turns for r in turn]
+
+
+def test_of_responses_under_one_id_the_final_one_counts(load):
+    pending, done = {"status": "pending"}, {"rows": 3}
+    same = load(contents_of([look(pending, id="k"), look(done, id="k")], id="k"))
+    assert results_of(same) == [(done,)]
+    # Later too, with words of the model or of the user between, and with the next call already made.
+    late = [{"role": "model", "parts": [{"text": "I wait."}]}, {"role": "user", "parts": [{"text": "Is it there?"}]}]
+    last = {"role": "user", "parts": [{"functionResponse": look(done, id="k")}]}
+    assert results_of(load([*contents_of([look(pending, id="k")], id="k"), *late, last])) == [(done,)]
+    other = {"role": "model", "parts": [{"functionCall": {"name": "other", "args": {}, "id": "o"}}]}
+    both = {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": "other", "id": "o", "response": {"n": 1}}}, *last["parts"]],
+    }
+    assert results_of(load([*contents_of([look(pending, id="k")], id="k"), other, both])) == [(done,), ({"n": 1},)]
+    # An id used again is the newest call's; two equal ids in one answer go in order.
+    assert results_of(load(contents_of([look(pending, id="k")], [look(done, id="k")], id="k"))) == [(pending,), (done,)]
+    twice = {
+        "role": "model",
+        "parts": [{"functionCall": {"name": "look", "args": {"n": n}, "id": "k"}} for n in (1, 2)],
+    }
+    given = {"role": "user", "parts": [{"functionResponse": look(body, id="k")} for body in (pending, done)]}
+    assert results_of(load([twice, given])) == [(pending, done)]
+
+
+def asked(*idents, role="assistant", content=None, name="look"):
+    calls = [{"id": i, "type": "function", "function": {"name": name, "arguments": "{}"}} for i in idents]
+    return {"role": role, "content": content, "tool_calls": calls}
+
+
+def told(ident, content, **more):
+    return {"role": "tool", "tool_call_id": ident, "content": content, **more}
+
+
+def test_of_tool_messages_under_one_id_the_final_one_counts(load):
+    messages = [
+        *[asked("k"), told("k", "pending"), told("k", "done")],
+        *[asked("k", "k"), told("k", "first"), told("k", "second")],
+        *[asked("k", "m"), told("m", "m1"), told("k", "pending"), told("m", "m2"), told("k", "k2")],
+    ]
+    assert results_of(load(messages)) == [("done",), ("first", "second"), ("k2", "m2")]
+
+
+def test_a_nudge_by_the_user_is_part_of_its_turn(load):
+    nudge = {"role": "user", "parts": [{"text": "You repeat yourself."}]}
+    got = load(contents_of(*[[look({"v": 1})]] * 6, between=[nudge]))
+    assert [len(turn) for turn in got.runs[0].turns] == [6] and fired(got, "result", at=6) == ["result"]
+    # Also where the call was left unanswered, or nothing was said in between but a thought.
+    bare = [
+        {"role": "user", "parts": [{"text": "go"}]},
+        *[{"role": "model", "parts": [{"functionCall": {"name": "a"}}]}, nudge] * 3,
+    ]
+    assert [len(turn) for turn in load(bare).runs[0].turns] == [3]
+    thought = {"role": "model", "parts": [{"text": "hm", "thought": True}]}
+    assert [len(turn) for turn in load([nudge, thought, nudge, thought]).runs[0].turns] == [2]
+    # An answer ends the turn.
+    answer = {"role": "model", "parts": [{"text": "done"}]}
+    assert [len(t) for t in load(contents_of(*[[look({"v": 1})]] * 3, between=[answer, nudge])).runs[0].turns] == [
+        1
+    ] * 3
+    chat = [{"role": "user", "content": "go"}, *[asked("k"), told("k", "v"), {"role": "user", "content": "Again?"}] * 4]
+    assert [len(turn) for turn in load(chat).runs[0].turns] == [4]
+    chat.insert(3, {"role": "assistant", "content": "done"})
+    assert [len(turn) for turn in load(chat).runs[0].turns] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("more", "content", "failed"),
+    [
+        ({}, "Error analysis of March: none", False),
+        ({}, "Error: full", False),
+        ({}, '{"error": "down"}', True),
+        ({}, '{"error": ""}', False),
+        ({"error": True}, "x", True),
+        ({"is_error": True}, "x", True),
+        ({"status": "error"}, "x", True),
+        ({"status": "success"}, "Error: x", False),
+        ({"error": False}, '{"error": "down"}', False),
+    ],
+)
+def test_a_tool_message_is_an_error_where_it_says_so(load, more, content, failed):
+    got = load([asked("k"), told("k", content, **more)])
+    assert got.runs[0].turns[0][0].failed == (failed,)
+
+
+def test_in_the_benchmarks_a_text_that_begins_with_error_is_one(load):
+    chat = [asked("k"), told("k", "Error: no seats")]
+    got = load({"traj": chat, "reward": 0.0}, {"simulations": [{"task_id": 1, "messages": chat}]}, {"messages": chat})
+    assert [run.turns[0][0].failed for run in got.runs] == [(True,), (True,), (False,)]
+    flagged = [asked("k"), told("k", "Error: no seats", error=False)]
+    assert load({"simulations": [{"task_id": 1, "messages": flagged}]}).runs[0].turns[0][0].failed == (False,)
+
+
+def test_text_in_blocks_is_the_text(load):
+    blocks = [{"type": "text", "text": '{"n"'}, {"type": "text", "text": ": 1}"}]
+    assert results_of(load([asked("k"), told("k", blocks)])) == [({"n": 1},)]
+
+
+def test_bodies_of_interactions(load):
+    call = {"type": "function_call", "id": "k1", "name": "look", "arguments": {"q": 1}}
+    result = {"type": "function_result", "call_id": "k1", "name": "look", "result": {"v": 1}}
+    body = {"model": "gemini-3.5-flash", "input": [{"type": "user_input", "content": "go"}, call, result]}
+    answered = {**body, "input": "go", "steps": [{"type": "thought", "signature": "QUJD"}, call, result], "id": "i1"}
+    tools = [{"type": "function", "name": "other", "parameters": {}}]
+    got = load(body, answered, {**body, "tools": tools, "success": True})
+    turns = ((Round((("look", {"q": 1}),), ({"v": 1},)),),)
+    assert got.notes() == [] and [r.turns for r in got.runs[:2]] == [turns] * 2
+    assert got.runs[0] == Run("runs.jsonl, line 1", "interactions", "gemini-3.5-flash", None, None, turns)
+    assert got.runs[1].id == "i1"
+    assert got.runs[2].success is True and got.runs[2].turns[0][0].unknown == (0,)
+    failed = {**result, "result": "down", "is_error": True}
+    seen = load({**body, "input": [call, {**result, "result": [{"type": "text", "text": "x"}]}, call, failed]})
+    assert results_of(seen) == [({"result": "x"},), ({"error": "down"},)]
+    images = [{"type": "image", "mime_type": "image/png", "data": data} for data in ("QUJD", "REVG", "QUJD")]
+    three = load({**body, "input": [s for i in images for s in (call, {**result, "result": [i]})]})
+    first, second, third = results_of(three)
+    assert first == third != second
+    # A turn goes on until the model has answered here too.
+    nudge, answer = {"type": "user_input", "content": "go"}, {"type": "model_output", "content": "done"}
+    turns = (
+        load({**body, "input": [nudge, call, result, nudge, call, result, answer, nudge, call, result]}).runs[0].turns
+    )
+    assert [len(turn) for turn in turns] == [2, 1]
 
 
 def test_compressed_files_and_folders(load, tmp_path):
@@ -214,6 +409,11 @@ BROKEN = {
         "version": 99,
     },
     "broken record (KeyError: 'messages')": {"simulations": [{"task_id": 1}]},
+    "unknown role 'assistant'": [{"role": "assistant", "parts": [{"text": "hi"}]}],
+    "an interaction that goes on from another, whose steps the server keeps": {
+        "previous_interaction_id": "i1",
+        "input": [{"type": "function_result", "call_id": "k", "result": {}}],
+    },
 }
 
 
@@ -222,7 +422,95 @@ def test_what_is_broken_is_counted_and_named(load, reason, record):
     good = {"id": "x", "segs": []}
     got = load(good, record, good, record)
     assert len(got.runs) == 2
-    assert got.notes() == [f"2 not read: {reason} (first: runs.jsonl, line 2)"]
+    idle = "2 of 2 runs are without a call (first: x)"
+    assert got.notes() == [f"2 not read: {reason} (first: runs.jsonl, line 2)", idle]
+
+
+def assistant(**block):
+    return {"role": "assistant", "content": [{"type": "text", "text": "I look."}, block]}
+
+
+USER = {"role": "user", "content": "go"}
+REACT = "Thought: I look.\nAction: search[the Bronx]"
+UNREAD = {
+    "Anthropic tool_use blocks": [
+        {"messages": [USER, assistant(type="tool_use", id="t", name="look", input={})]},
+        [USER, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}],
+        {"system": "s", "messages": [assistant(type="server_tool_use", id="t", name="web_search", input={})]},
+    ],
+    "OpenTelemetry parts": [
+        [{"role": "assistant", "parts": [{"type": "tool_call", "id": "t", "name": "look", "arguments": {}}]}],
+        {"messages": [{"role": "tool", "parts": [{"type": "tool_call_response", "id": "t", "response": "x"}]}]},
+        {"input_messages": [{"role": "assistant", "parts": [{"type": "tool_call", "name": "look"}]}]},
+    ],
+    "OpenTelemetry spans": [
+        {"name": "chat", "attributes": {"gen_ai.input.messages": "[]"}},
+        {"gen_ai.tool.name": "look"},
+        {"resourceSpans": []},
+    ],
+    "pydantic-ai messages": [
+        [
+            {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "go"}]},
+            {"kind": "response", "parts": [{"part_kind": "tool-call", "tool_name": "look", "args": "{}"}]},
+        ],
+        {"messages": [{"kind": "response", "parts": [{"part_kind": "tool-call", "tool_name": "look"}]}]},
+    ],
+    "AI SDK tool parts": [
+        [USER, assistant(type="tool-call", toolCallId="t", toolName="look", input={})],
+        [{"role": "assistant", "parts": [{"type": "tool-look", "toolCallId": "t", "state": "output-available"}]}],
+    ],
+    "Bedrock toolUse blocks": [
+        {"messages": [USER, assistant(toolUse={"toolUseId": "t", "name": "look", "input": {}})]}
+    ],
+    "OpenAI function_call messages": [
+        [USER, {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}}]
+    ],
+    "OpenAI Responses items": [
+        {"input": [USER, {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}]},
+        {"output": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
+    ],
+    "LangChain messages": [{"messages": [{"type": "human", "content": "go"}, {"type": "ai", "content": ""}]}],
+    "actions as text": [
+        [USER, {"role": "assistant", "content": REACT}, {"role": "user", "content": "Observation: none"}],
+        {"traj": [{"role": "assistant", "content": [{"type": "text", "text": "Action 1: Search[x]"}]}], "reward": 1},
+        [USER, {"role": "assistant", "content": '<tool_call>{"name": "look"}</tool_call>'}],
+        [{"role": "model", "parts": [{"text": "Action: look()"}]}],
+    ],
+    "actions as text (a trajectory of action and observation)": [
+        {"trajectory": [{"action": "ls", "observation": "x", "thought": ""}], "history": []}
+    ],
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_is_known_and_not_read_is_named(load, name):
+    got = load(*[json.dumps(record) for record in UNREAD[name]])
+    assert got.runs == [] and dict(got.skipped) == {name: len(UNREAD[name])}
+    # Each as a file of its own, too.
+    whole = load(json.dumps(UNREAD[name][0]), name="one.json")
+    assert whole.notes() == [f"1 not read: {name} (first: one.json)"]
+
+
+def test_what_can_be_read_is_not_taken_for_what_cannot(load):
+    words = {"role": "assistant", "content": "Here are the actions to take. Action items follow."}
+    log = told("k", "Action: reboot\n<tool_call>")
+    got = load([USER, asked("k", content="Action: look"), log, words], [USER, words])
+    assert [len(run.turns) for run in got.runs] == [1, 0]
+    assert got.notes() == ["1 of 2 runs are without a call (first: runs.jsonl, line 2)"]
+
+
+def test_a_users_own_importer_reads_what_ours_only_name(load):
+    def blocks(record, place):
+        if not isinstance(record, dict) or "messages" not in record:
+            return None
+        return [Run(place, "mine", "m", True, None, ())]
+
+    importers.IMPORTERS.register(blocks)
+    try:
+        got = load(*[json.dumps(record) for record in UNREAD["Anthropic tool_use blocks"]])
+    finally:
+        importers.IMPORTERS.remove("blocks")
+    assert [run.source for run in got.runs] == ["mine"] * 2 and got.skipped == {"Anthropic tool_use blocks": 1}
 
 
 def test_broken_files_are_counted_once(tmp_path):
@@ -237,6 +525,7 @@ def test_broken_files_are_counted_once(tmp_path):
 KEYS = [
     *("segs", "messages", "contents", "role", "parts", "functionCall", "functionResponse", "name", "args", "id"),
     *("tool_calls", "traj", "trial", "received", "steps", "simulations", "r", "function", "response"),
+    *("input", "type", "content", "trajectory", "action", "attributes"),
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "user", "model", "x", "tool"]),

@@ -23,6 +23,11 @@ class Run:
     end: str | None
     turns: tuple[tuple[Round, ...], ...]
 
+    @property
+    def has_calls(self) -> bool:
+        """Tell whether any call is in it: rules of calls cannot fire in a run without."""
+        return any(r.calls for turn in self.turns for r in turn)
+
 
 @dataclass
 class Imported:
@@ -38,8 +43,12 @@ class Imported:
         self.places.setdefault(reason, place)
 
     def notes(self) -> list[str]:
-        """Return one sentence a reason."""
-        return [f"{n} not read: {reason} (first: {self.places[reason]})" for reason, n in self.skipped.items()]
+        """Return one sentence a reason, and one on runs without a call, which nobody would miss otherwise."""
+        unread = [f"{n} not read: {reason} (first: {self.places[reason]})" for reason, n in self.skipped.items()]
+        idle = [run.id for run in self.runs if not run.has_calls]
+        if not idle:
+            return unread
+        return [*unread, f"{len(idle)} of {len(self.runs)} runs are without a call (first: {idle[0]})"]
 
 
 class Broken(ValueError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...guards.rounds import Round
+from ...wire import contents as wire
 from .base import Broken, Run, need
 from .normalised import arguments, value
 
@@ -52,7 +54,7 @@ def outcome(record: dict[str, Any]) -> bool | None:
 
 def _tau(record: dict[str, Any]) -> Run:
     ident = f"{record.get('task_id')}/{record.get('trial', 0)}"
-    return Run(ident, "tau-bench", "unknown", outcome(record), None, turns(record["traj"]))
+    return Run(ident, "tau-bench", "unknown", outcome(record), None, turns(record["traj"], tau=True))
 
 
 def _tau2(record: dict[str, Any]) -> Iterator[Run]:
@@ -62,56 +64,107 @@ def _tau2(record: dict[str, Any]) -> Iterator[Run]:
     for one in need(record["simulations"] or None, list, "simulations"):
         ident = f"{one.get('task_id')}/{one.get('trial', 0)}"
         success = outcome(one.get("reward_info") or {})
-        yield Run(ident, f"tau2-bench {domain}", model, success, one.get("termination_reason"), turns(one["messages"]))
+        yield Run(
+            ident,
+            f"tau2-bench {domain}",
+            model,
+            success,
+            one.get("termination_reason"),
+            turns(one["messages"], tau=True),
+        )
 
 
 # --- messages to turns --------------------------------------------------------------------------------------
 
 
-def turns(messages: Sequence[Any]) -> tuple[tuple[Round, ...], ...]:
-    """Return the turns that hold at least one round; a user's text opens one, a text of the assistant is no round.
+def turns(messages: Sequence[Any], tau: bool = False) -> tuple[tuple[Round, ...], ...]:
+    """Return the turns that hold at least one round; a text of the assistant is no round, it answers the turn.
 
-    A simulated user may call tools too; those calls are none of the agent's.
+    A user's text opens a turn once the one before it was answered: a nudge is part of its turn. A simulated user may
+    call tools too; those calls are none of the agent's. `tau`: errors begin as both benchmarks let them begin.
     """
-    found: list[list[Round]] = [[]]
-    results = _results(messages)
+    found: list[list[_Answer]] = [[]]
+    asked: dict[str, list[_Call]] = {}
+    answered = True
     for message in need(messages, list, "messages"):
         role = need(message, dict, "message").get("role")
         if role not in _ROLES:
             raise Broken(f"unknown role {role!r}")
-        if role == "user" and not message.get("tool_calls"):
-            found.append([])
-        elif role == "assistant" and message.get("tool_calls"):
-            found[-1].append(_round(message["tool_calls"], results))
-        elif role == "assistant" and not message.get("content"):
-            found[-1].append(Round((), empty="no parts"))
-    return tuple(tuple(turn) for turn in found if turn)
+        calls = message.get("tool_calls")
+        if role == "user" and not calls:
+            found += [[]] if answered else []
+            answered = False
+        elif role == "assistant" and (calls or not message.get("content")):
+            found[-1].append([_call(call) for call in need(calls or [], list, "tool_calls")])
+            asked |= _by_id(found[-1][-1])
+            answered = False
+        elif role == "assistant":
+            answered = True
+        elif role == "tool" and message.get("requestor") != "user":
+            _answer(asked.get(str(message.get("tool_call_id", message.get("id"))), ()), message)
+    return tuple(tuple(_round(calls, tau) for calls in turn) for turn in found if turn)
 
 
-def _round(made: Sequence[Any], results: dict[str, list[dict[str, Any]]]) -> Round:
-    calls, answers = [], []
-    for call in need(made, list, "tool_calls"):
-        function = need(need(call, dict, "tool call").get("function", call), dict, "function")
-        calls.append((need(function.get("name"), str, "name of a call"), arguments(function.get("arguments"))))
-        left = results.get(str(call.get("id")))
-        answers.append(left.pop(0) if left else {})
-    return Round(
-        tuple(calls),
-        tuple(value(answer.get("content")) for answer in answers),
-        failed=tuple(_failed(answer) for answer in answers),
-    )
+@dataclass
+class _Call:
+    """A call, and the newest tool message on it: a later one under the same id takes the place of a "pending"."""
+
+    ident: str
+    name: str
+    args: Any
+    answer: dict[str, Any] = field(default_factory=dict)
 
 
-def _results(messages: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the tool messages by call id, in order: some sources use an id again."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for message in messages:
-        if isinstance(message, dict) and message.get("role") == "tool" and message.get("requestor") != "user":
-            ident = str(message.get("tool_call_id", message.get("id")))
-            found.setdefault(ident, []).append(message)
+_Answer = list[_Call]
+
+
+def _call(call: Any) -> _Call:
+    function = need(need(call, dict, "tool call").get("function", call), dict, "function")
+    name = need(function.get("name"), str, "name of a call")
+    return _Call(str(call.get("id")), name, arguments(function.get("arguments")))
+
+
+def _by_id(calls: Sequence[_Call]) -> dict[str, list[_Call]]:
+    """Return an answer's calls by their ids: some sources use an id again, the newest calls are meant then."""
+    found: dict[str, list[_Call]] = {}
+    for call in calls:
+        found.setdefault(call.ident, []).append(call)
     return found
 
 
-def _failed(answer: dict[str, Any]) -> bool:
-    """Tell whether a tool message is an error: it says so, or begins as both benchmarks let errors begin."""
-    return bool(answer.get("error")) or str(answer.get("content") or "").startswith("Error")
+def _answer(calls: Sequence[_Call], message: dict[str, Any]) -> None:
+    """Give a tool message to the first call of an id that has none yet, else to the last."""
+    if calls:
+        next((call for call in calls if not call.answer), calls[-1]).answer = message
+
+
+def _round(calls: Sequence[_Call], tau: bool) -> Round:
+    if not calls:
+        return Round((), empty="no parts")
+    results = [_result(call.answer.get("content")) for call in calls]
+    return Round(
+        tuple((call.name, call.args) for call in calls),
+        tuple(results),
+        failed=tuple(_failed(call.answer, result, tau) for call, result in zip(calls, results, strict=True)),
+    )
+
+
+def _result(content: Any) -> Any:
+    """Return what a tool message says: blocks of text as the text that they are, JSON as its value."""
+    if isinstance(content, list) and all(isinstance(b, dict) and b.get("type") == "text" for b in content):
+        content = "".join(str(b.get("text") or "") for b in content)
+    return value(content)
+
+
+def _failed(answer: dict[str, Any], result: Any, tau: bool) -> bool:
+    """Tell whether a tool message is an error: it says so, or its object has the key `error`.
+
+    A text that begins with "Error" is one in the benchmarks alone, whose tools are written so; elsewhere it may be what
+    was read from a log.
+    """
+    said = next((answer[key] for key in ("error", "is_error") if key in answer), None)
+    if said is None and answer.get("status") == "error":
+        said = True
+    if said is not None:
+        return bool(said)
+    return str(answer.get("content") or "").startswith("Error:") if tau else wire.is_error(result)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...registry import Kind
-from . import chat, gemini, normalised
+from . import chat, gemini, interaction, normalised, unread
 from .base import Broken, Imported, Run
 
 
@@ -79,10 +79,15 @@ def _is_known(record: Any) -> bool:
 def _runs(record: Any, place: str) -> list[Run]:
     """Return the runs of one record; raises Broken where it has no known form, or not what its form needs."""
     try:
-        for _, importer in sorted(IMPORTERS.parts(), key=lambda part: part[0] in _OURS):
-            runs = importer(record, place)
-            if runs is not None:
-                return list(runs)
+        for ours in (False, True):
+            # What is known and not read would look like one of our forms, without the calls in it.
+            unread_form = unread.form(record) if ours else None
+            if unread_form:
+                raise Broken(unread_form)
+            for name, importer in IMPORTERS.parts():
+                runs = importer(record, place) if (name in _OURS) == ours else None
+                if runs is not None:
+                    return list(runs)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise Broken(f"broken record ({type(error).__name__}: {error})") from None
     raise Broken("unknown form")
@@ -115,10 +120,16 @@ def gemini_contents(record: Any, place: str) -> Sequence[Run] | None:
 
 
 @IMPORTERS.register
+def interactions(record: Any, place: str) -> Sequence[Run] | None:
+    """Read bodies of the Interactions API that hold a whole conversation."""
+    return [interaction.run(record, place)] if interaction.is_mine(record) else None
+
+
+@IMPORTERS.register
 def chat_messages(record: Any, place: str) -> Sequence[Run] | None:
     """Read OpenAI chat messages, and the result files of tau-bench and tau2-bench."""
     return list(chat.runs(record, place)) if chat.is_mine(record) else None
 
 
 # A user's own importer is asked before them: it may know better what its records are.
-_OURS = frozenset(f.__name__ for f in (gemlab_traces, normalised_runs, gemini_contents, chat_messages))
+_OURS = frozenset(f.__name__ for f in (gemlab_traces, normalised_runs, gemini_contents, interactions, chat_messages))
