@@ -1,7 +1,7 @@
 """Guards by name. The figures are of 2,070 successful runs and 27 that hit a cap of 20 steps, replayed, if not said.
 
 That a rule fires on a successful run is no harm by itself where it only nudges: `default` and `nudge_text` give
-way before they end anything, `article` too; the others are the bare rules of known systems and stop at once. The
+way before they end anything, `article_text` too; the others are the bare rules of known systems and stop at once. The
 article's rules and those of known systems hear nothing of what tools declare.
 """
 
@@ -69,8 +69,11 @@ def budget() -> Guards:
 
 @GUARDS.register
 def article() -> Guards:
-    """The article's rules, 8 rounds; its nudge a text of the user. Fires on 224 successful runs (10.8%), 27 of 27."""
-    return _article(_TEXT)
+    """The article's rules, 8 rounds, and its nudge: a text in place of the call's response, which the API refuses.
+
+    Fires on 224 successful runs (10.8%) and on 27 of 27.
+    """
+    return _article(_UNANSWERED)
 
 
 def _article(ladder: Ladder) -> Guards:
@@ -97,9 +100,9 @@ def nudge_text() -> Guards:
 
 
 @GUARDS.register
-def article_unanswered() -> Guards:
-    """As `article`, its nudge to the letter: in place of the call's response, which the API refuses."""
-    return _article(_UNANSWERED)
+def article_text() -> Guards:
+    """As `article`, with its nudge after the response, which the API takes: what its rules do by themselves."""
+    return _article(_TEXT)
 
 
 def _default(ladder: Ladder) -> Guards:
@@ -168,6 +171,6 @@ def cap_20() -> Guards:
 
 # Those that take no argument, in order.
 PRESETS = (
-    "off", "budget", "article", "default", "nudge_text", "article_unanswered", "args_4", "args_5", "consecutive_3",
+    "off", "budget", "article", "default", "nudge_text", "article_text", "args_4", "args_5", "consecutive_3",
     "period_5", "pairs_4_in_20", "cap_10", "cap_15", "cap_20",
 )  # fmt: skip

@@ -78,7 +78,7 @@ def kinds_of(preset):
 
 
 # It is there to be refused.
-LETTER = "article_unanswered"
+LETTER = "article"
 
 
 @pytest.mark.parametrize("preset", [name for name in presets.PRESETS if name != LETTER])
@@ -104,7 +104,7 @@ def test_no_preset_makes_a_request_that_is_refused(preset, task):
 def test_a_nudge_as_user_text_follows_the_responses(scripted):
     answers = [scripted.reply(call(f"i{n}", "same")) for n in range(3)]
     transport = scripted(*answers, scripted.reply({"text": "done"}))
-    trial = go(transport, "article")
+    trial = go(transport, "article_text")
     *_, responded, said = json.loads(transport.sent[3])["contents"]
     assert [p["functionResponse"]["id"] for p in responded["parts"]] == ["i2"]
     assert "notice" not in responded["parts"][0]["functionResponse"]["response"]
@@ -116,7 +116,7 @@ def test_a_nudge_as_user_text_follows_the_responses(scripted):
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.8-flash"])
 def test_the_api_refuses_a_nudge_that_leaves_a_call_unanswered(model, history):
     stubborn = Parameters(repeat=0.97, quit=0.0, heed=0.0)
-    arms = [{"name": name, "guard": name, "history": history} for name in (LETTER, "article")]
+    arms = [{"name": name, "guard": name, "history": history} for name in (LETTER, "article_text")]
     specs = trials.plan(arms, "search", model, 1)
     letter, lenient = (
         asyncio.run(loop.run(backends.simulated(backends.emulator(parameters=stubborn)), s)) for s in specs

@@ -85,7 +85,7 @@ def looping(scripted, rounds, *last):
 
 
 @pytest.mark.parametrize(
-    ("guard", "rounds", "reason"), [("budget", 20, "max_steps"), ("default", 5, "guard"), ("article", 5, "guard")]
+    ("guard", "rounds", "reason"), [("budget", 20, "max_steps"), ("default", 5, "guard"), ("article_text", 5, "guard")]
 )
 @pytest.mark.parametrize("last", ["a call", "nothing", "malformed", "a text"])
 def test_a_forced_answer_has_to_be_a_text(scripted, guard, rounds, reason, last):

@@ -38,7 +38,13 @@ ANSWERS = st.one_of(
     st.tuples(call().map(lambda part: [part]), st.sampled_from(["MALFORMED_FUNCTION_CALL", "MAX_TOKENS"])),
 )
 # Rarely drawn: what guards nudge and block.
-ARMS = [{"guard": "default"}, {"guard": "article"}, {"guard": "nudge_text"}, {"guard": "budget"}, {"guard": "args_4"}]
+ARMS = [
+    {"guard": "default"},
+    {"guard": "article_text"},
+    {"guard": "nudge_text"},
+    {"guard": "budget"},
+    {"guard": "args_4"},
+]
 
 
 def played(scripted, answers, arm):

@@ -349,7 +349,7 @@ def played(scripted, answers, guard, task="search"):
     return asyncio.run(loop.run(backends.simulated(transport=scripted(*answers)), spec))
 
 
-@pytest.mark.parametrize("guard", ["off", "default", "article", "nudge_text"])
+@pytest.mark.parametrize("guard", ["off", "default", "article", "article_text", "nudge_text"])
 def test_own_traces_give_the_rounds_as_they_ran(scripted, load, guard):
     def same(n):
         part = {"functionCall": {"name": "web_search", "args": {"query": "q"}, "id": f"i{n}"}}
