@@ -59,6 +59,26 @@ class Study:
         raise NotImplementedError
 
 
+class OfArms(Study):
+    """A study whose trials are arms on the instances of one task, the first arm being the control."""
+
+    def check(self, parameters: Any) -> None:
+        check_folder(self.plan(parameters), parameters, _TRIALS)
+
+    def plan(self, parameters: Any) -> list[Spec]:
+        p = parameters
+        return trials.plan(p.arms, p.task, p.model, p.instances, p.repeats, p.seed)
+
+    def results(self, parameters: Any, folder: Path, backend: Backend) -> Results:
+        """Run the trials that the folder does not hold yet, and return the results of all."""
+        from ..measure.results import Results
+
+        traces = trials.run(self.plan(parameters), backend, folder / _TRIALS)
+        return Results(traces, arm_names(parameters.arms), backend.source)
+
+
+_TRIALS = "trials.jsonl"
+
 STUDIES: Kind[Study] = Kind("study", "gemlab.studies")
 # Imported when they are asked for: a list of them must not cost what one of them needs.
 for _name, _module in {

@@ -12,7 +12,6 @@ from .. import registry
 from ..backends import Backend
 from ..measure import style, tables
 from ..measure.style import BLUE, FAINT, GREEN, RED, Cell
-from ..runs import trials
 from . import base
 from .parameters import Count, TrialParameters
 
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..agent.trial import Spec
     from ..measure.findings import Findings
     from ..measure.results import Results
 
-FILE = "trials.jsonl"
 _PANELS = (("refused", "Refused", RED), ("completion", "Completed", BLUE), ("tokens", "Tokens a trial", GREEN))
 # Variants with a budget; blue is for those without.
 _COLOURS = style.SERIES[1:]
@@ -47,26 +44,17 @@ class Parameters(TrialParameters):
     instances: Count = 12
 
 
-class Pruning(base.Study):
+class Pruning(base.OfArms):
     """Arms by their pruning; the first is the control of the comparisons."""
 
     name = "pruning"
     question = "What does leaving old steps out of a history cost, and what does it save?"
     Parameters = Parameters
 
-    def check(self, parameters: Any) -> None:
-        base.check_folder(self.plan(parameters), parameters, FILE)
-
-    def plan(self, parameters: Any) -> list[Spec]:
-        p = parameters
-        return trials.plan(p.arms, p.task, p.model, p.instances, p.repeats, p.seed)
-
     def run(self, parameters: Any, folder: Path, backend: Backend) -> Findings:
         from ..measure.findings import Table
-        from ..measure.results import Results
 
-        traces = trials.run(self.plan(parameters), backend, folder / FILE)
-        results = Results(traces, base.arm_names(parameters.arms), backend.source)
+        results = self.results(parameters, folder, backend)
         rows = table(results)
         split = rows.assign(completion_low=[ci[0] for ci in rows.ci], completion_high=[ci[1] for ci in rows.ci])
         return base.of_arms(
